@@ -353,8 +353,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         STEPS,
         _TAKE,
         "    brokers.hold_lease()\n"
-        "    before = history(plan, birth, brokers, look, finishes=finishes, fences=True)\n",
-        "    before = history(plan, birth, brokers, look, finishes=finishes, fences=True)\n"
+        "    before = history(plan, birth, brokers, look, fences=True)\n",
+        "    before = history(plan, birth, brokers, look, fences=True)\n"
         "    brokers.hold_lease()\n",
     ),
     "a marker beyond the log": (STARTING, _START, "if marker.batch > logged.batch:", "if False:"),

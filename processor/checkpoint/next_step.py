@@ -100,6 +100,13 @@ class Step:
         """Whether the plan that has run holds the pipeline, and reads nothing new."""
         return self.action in ("finish", "rescale") or self.pending is not None
 
+    def fits(self, logged: Logged) -> bool:
+        """Whether its plan may hold the pipeline: it finishes unfinished work, or there is none.
+
+        Until it was fenced, an older instance may have gone on with the plan of before.
+        """
+        return self.finishes or finishing(self.plan, logged) is None
+
     @property
     def precedes(self) -> bool:
         """Whether another start has to follow the run, which goes on with the plan."""
@@ -200,6 +207,8 @@ class World(Protocol):
     def hold(self, step: Step) -> Observed:
         """Become the one instance of the pipeline, with the plan of a step; look again.
 
+        If the step does not fit the log any more, only look.
+
         Raises: IkebanaError, if the step does not fit the topics of the pipeline.
         """
         ...
@@ -220,14 +229,7 @@ def start(world: World, desired: Desired) -> Step:
     step = _accepted(world.look(), desired)
     while True:
         held = step
-        try:
-            step = _accepted(world.hold(held), desired)
-        except CheckpointError:
-            # Until it was fenced, an older instance may have gone on with the plan of before.
-            step = _accepted(world.look(), desired)
-            if held.finishes or not step.finishes:
-                raise
-            continue
+        step = _accepted(world.hold(held), desired)
         if step.action in ("drop", "rescale"):
             world.take(step)
             step = _accepted(world.look(), desired)

@@ -23,8 +23,6 @@ class Reason(Enum):
     TOPIC_OF_AN_OLDER_OUTPUT = auto()
     COMPACTED = auto()
     OTHER_PARTITIONS = auto()
-    UNFINISHED_BATCH_OF_ANOTHER_PLAN = auto()
-    UPDATES_ON_THEIR_WAY = auto()
     NO_MARKER = auto()
     MARKER_OF_ANOTHER_CHECKPOINT = auto()
     MARKER_BEHIND = auto()

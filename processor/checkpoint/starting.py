@@ -12,7 +12,6 @@ from ikebana.processor.base.offsets import Offsets
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.commits import Lease, Marker
 from ikebana.processor.checkpoint.layout import Logged
-from ikebana.processor.checkpoint.next_step import finishing
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.planning import progress
@@ -44,18 +43,13 @@ class OutputState:
 
 @dataclass(frozen=True, slots=True)
 class StartHistory:
-    """All that a start has read: `outputs` by name, `markers` by the number of their shard.
-
-    A start that `finishes` unfinished work runs the old plan, so the plan in the log does not
-    matter.
-    """
+    """All that a start has read: `outputs` by name, `markers` by the number of their shard."""
 
     plan: Plan
     birth: Birth
     logged: Logged
     outputs: Mapping[str, OutputState]
     markers: Mapping[int, Marker | None]
-    finishes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +89,6 @@ def judge(history: StartHistory) -> GoOn | Refusal:
 def _refusals(history: StartHistory) -> Iterator[Refusal]:
     for output in history.plan.published:
         yield from _of_output(history, output, history.outputs[output.name])
-    if not history.finishes:
-        yield from _of_plan(history.plan, history.logged)
     for shard, marker in history.markers.items():
         # A shard that an earlier rescaling removed and the last one made again has not run yet.
         if marker is None or (marker.retired and marker.epoch < history.birth.epoch):
@@ -195,29 +187,6 @@ def _is_new(history: StartHistory, output: Output) -> bool:
     if last.transition.number >= birth.edits or output.name == ERRORS:
         return False
     return output.name not in {each["name"] for each in birth.before["outputs"]}
-
-
-def _of_plan(plan: Plan, logged: Logged) -> Iterator[Refusal]:
-    """Refuse another plan while a batch is unfinished or updates are between two operators.
-
-    A start finishes both first, so they have appeared since this start looked.
-    """
-    pending = finishing(plan, logged)
-    remedy = "Another instance runs that plan: start again, which finishes what that one has left."
-    if pending is not None and pending.unfinished:
-        yield Refusal(
-            Reason.UNFINISHED_BATCH_OF_ANOTHER_PLAN,
-            f"pipeline {plan.name!r} cannot change its plan yet: batch {pending.batch} is "
-            "unfinished",
-            remedy,
-        )
-    if pending is not None and pending.between_operators:
-        yield Refusal(
-            Reason.UPDATES_ON_THEIR_WAY,
-            f"pipeline {plan.name!r} cannot change its plan yet: after batch {pending.batch} "
-            "updates are still on their way between operators",
-            remedy,
-        )
 
 
 def _of_no_marker(history: StartHistory, shard: int) -> Iterator[Refusal]:

@@ -154,7 +154,6 @@ def history(
     brokers: Brokers,
     look: Callable[[], Logged],
     *,
-    finishes: bool,
     fences: bool = False,
 ) -> PipelineHistory:
     """Read the topics of a pipeline, and judge whether they fit its checkpoint.
@@ -177,7 +176,7 @@ def history(
     # A batch is logged before it is committed anywhere.  So the log is read last: no marker of
     # an instance that still runs can be beyond it.
     logged = look()
-    go_on = judge(StartHistory(plan, birth, logged, outputs, markers, finishes))
+    go_on = judge(StartHistory(plan, birth, logged, outputs, markers))
     if isinstance(go_on, Refusal):
         raise go_on.error()
     return PipelineHistory(existing, lease, shards, logged, go_on)
@@ -207,15 +206,13 @@ def take_over(
     look: Callable[[], Logged],
     accepted: Callable[[], None],
     holder: str,
-    *,
-    finishes: bool = False,
     former: int = 0,
 ) -> TakeoverState:
     """Become the one instance of the pipeline; see `kafka.takeover.take_over`."""
     if former:
         _stop_if_replaced(plan, brokers, holder, former)
     brokers.hold_lease()
-    before = history(plan, birth, brokers, look, finishes=finishes, fences=True)
+    before = history(plan, birth, brokers, look, fences=True)
     brokers.make_topics(before.existing)
     accepted()
     ids = {name: topic.id for name, topic in brokers.topics(lasting_topics(plan)).items()}

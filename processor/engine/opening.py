@@ -134,16 +134,25 @@ class KafkaWorld:
         self._reading = self._demand(step)
         self._on_step("taking over the outputs")
         layout = self._checkpoint.layout(step.birth)
-        self._takeover = take_over(
-            step.plan,
-            self._settings,
-            step.birth,
-            look=layout.logged,
-            accepted=lambda: self._accept(step),
-            holder=f"{socket.gethostname()}:{os.getpid()}",
-            finishes=step.finishes,
-            incarnation=self._incarnation,
-        )
+
+        def look() -> Logged:
+            logged = layout.logged()
+            if not step.fits(logged):
+                raise _UnfitError
+            return logged
+
+        try:
+            self._takeover = take_over(
+                step.plan,
+                self._settings,
+                step.birth,
+                look,
+                accepted=lambda: self._accept(step),
+                holder=f"{socket.gethostname()}:{os.getpid()}",
+                incarnation=self._incarnation,
+            )
+        except _UnfitError:
+            return self.look()
         self._incarnation = self._takeover.incarnation
         state = self._takeover.state
         records = _last_records(layout, step.birth, state.logged)
@@ -269,6 +278,10 @@ class KafkaWorld:
         self._checkpoint.write(reborn)
         self._birth = reborn
         faults.point("after_rescaled", ran.epoch)
+
+
+class _UnfitError(Exception):
+    """The step does not fit the log any more."""
 
 
 def _changed(checkpoint: Checkpoint) -> CheckpointError:

@@ -266,9 +266,8 @@ def _together(
         return replace(now, committed=logged.committed)
 
     try:
-        with closing(KafkaBrokers(plan, settings, birth)) as brokers:
-            # A start itself finishes the work that is still in the exchange topic.
-            lease = history(plan, birth, brokers, look, finishes=True).lease
+        with closing(KafkaBrokers(plan, settings)) as brokers:
+            lease = history(plan, birth, brokers, look).lease
     except IkebanaError as error:
         return refused(what, error)
     except KafkaException as error:

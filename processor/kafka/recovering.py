@@ -39,8 +39,7 @@ from ikebana.processor.checkpoint.starting import OutputState, lasting_topics
 from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import client, markers, own_reading, topics
 from ikebana.processor.kafka.reader import Range, RangeReader
-from ikebana.processor.kafka.takeover import commit_lease, shown
-from ikebana.processor.kafka.transactions import TransactionalProducer, commit_marker
+from ikebana.processor.kafka.takeover import KafkaBrokers
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.topics import own_topics
@@ -57,12 +56,9 @@ def look(plan: Plan, settings: Settings) -> Left:
     Raises: IkebanaError, if the brokers do not answer or an input is missing.
     """
     client.reach(settings.reading_kafka)
-    return _looked(_Looking(plan, settings, is_fenced=False))
-
-
-def _looked(looking: "_Looking") -> Left:
-    with closing(looking):
-        return looking.left()
+    reader = _StableReader(settings.kafka, client.admin(settings.kafka))
+    with closing(KafkaBrokers(plan, settings, reader=reader)) as brokers:
+        return _Looking(plan, settings, brokers).left()
 
 
 def recover(plan: Plan, settings: Settings, left: Left, checkpoint: Checkpoint) -> Birth:
@@ -75,45 +71,33 @@ def recover(plan: Plan, settings: Settings, left: Left, checkpoint: Checkpoint) 
         FencedError: an instance of the lost checkpoint is starting at this moment.
     """
     assert left.lease is not None, "nothing is left to go on from"
-    sink = settings.writing_kafka
-    lost, within_s = left.lease.checkpoint, settings.max_batch_s
-    driver = TransactionalProducer(dict(sink), markers.driver_id(lost), within_s)
-    tasks = {
-        shard: TransactionalProducer(dict(sink), markers.task_id(lost, shard), within_s)
-        for shard in left.markers
-    }
-    left = _looked(_Looking(plan, settings, is_fenced=True))
-    lease = left.lease
-    problems = [f"{each.path} {each.reason}" for each in recovering.problems_left(plan, left)]
-    if lease is None or lease.checkpoint != lost or problems:
-        raise CheckpointError(
-            f"what is left of pipeline {plan.name!r} has changed while it was recovered"
-            + "".join(f"; {each}" for each in problems),
-            hint="Look again with --plan.",
-        )
-    birth = _birth(plan, settings, left, lease)
-    after = Lease(
-        birth.id,
-        birth.epoch,
-        lease.incarnation + 1,
-        f"{socket.gethostname()}:{os.getpid()}",
-        {name: left.topic_ids[name] for name in lasting_topics(plan) if name in left.topic_ids},
-    )
-    commit_lease(driver, plan, after)
-    for shard, task in tasks.items():
-        marker = first_marker(birth, plan, shard)
-        retired = shard >= birth.shards
-        marker = replace(marker, incarnation=after.incarnation, retired=retired)
-        commit_marker(task, plan.markers_topic, marker)
+    lost = left.lease.checkpoint
+    with closing(KafkaBrokers(plan, settings, lost)) as brokers:
+        brokers.hold_lease()
+        tasks = {shard: brokers.fence(shard) for shard in left.markers}
+        left = _Looking(plan, settings, brokers).left()
+        lease = left.lease
+        problems = [f"{each.path} {each.reason}" for each in recovering.problems_left(plan, left)]
+        if lease is None or lease.checkpoint != lost or problems:
+            raise CheckpointError(
+                f"what is left of pipeline {plan.name!r} has changed while it was recovered"
+                + "".join(f"; {each}" for each in problems),
+                hint="Look again with --plan.",
+            )
+        birth = newborn(settings.checkpoint, plan, settings.shards, recovering.rebuild(plan, left))
+        birth = replace(birth, id=lost, epoch=lease.epoch + 1, first_batch=left.batch + 1)
+        ids = {
+            name: left.topic_ids[name] for name in lasting_topics(plan) if name in left.topic_ids
+        }
+        incarnation, holder = lease.incarnation + 1, f"{socket.gethostname()}:{os.getpid()}"
+        brokers.commit_lease(Lease(lost, birth.epoch, incarnation, holder, ids))
+        for shard, task in tasks.items():
+            retired = shard >= birth.shards
+            marker = first_marker(birth, plan, shard)
+            task.commit(replace(marker, incarnation=incarnation, retired=retired))
     faults.point("before_recovered", birth.epoch)
     checkpoint.write(birth)
     return birth
-
-
-def _birth(plan: Plan, settings: Settings, left: Left, lease: Lease) -> Birth:
-    start = recovering.rebuild(plan, left)
-    birth = newborn(settings.checkpoint, plan, settings.shards, start)
-    return replace(birth, id=lease.checkpoint, epoch=lease.epoch + 1, first_batch=left.batch + 1)
 
 
 class _StableReader(RangeReader):
@@ -135,39 +119,24 @@ class _Looking:
     If its writers are fenced, no transaction is open, and all of their records are read.
     """
 
-    def __init__(self, plan: Plan, settings: Settings, *, is_fenced: bool) -> None:
-        self._plan, self._settings = plan, settings
-        self._is_fenced = is_fenced
-        self._admin: AdminClient = client.admin(settings.kafka)
+    def __init__(self, plan: Plan, settings: Settings, brokers: KafkaBrokers) -> None:
+        self._plan, self._settings, self._brokers = plan, settings, brokers
         self._inputs: AdminClient = client.admin(settings.reading_kafka)
-        self._reader = (
-            RangeReader(settings.kafka)
-            if is_fenced
-            else _StableReader(settings.kafka, self._admin)
-        )
-
-    def close(self) -> None:
-        self._reader.close()
 
     def left(self) -> Left:
-        plan = self._plan
+        plan, brokers = self._plan, self._brokers
         read = topics.describe(self._inputs, plan.topics)
         if (refusal := topics_refusal(list(plan.topics), read, {})) is not None:
             raise refusal.error()
         asked = {name: topic.partitions for name, topic in read.items()}
         written = [t for output in plan.published for t in (output.topic, output.progress_topic)]
-        existing = topics.describe(
-            self._admin, [plan.markers_topic, plan.loopback_topic, *written]
-        )
-        markers_of, shards = plan.markers_topic, 0
-        lease = None
-        if markers_of in existing:
-            shards = markers.shards_of(existing[markers_of].partitions)
-            lease = markers.last_lease(self._reader, markers_of)
-        last = {
-            shard: markers.last_marker(self._reader, markers_of, shard) for shard in range(shards)
-        }
-        outputs = {o.name: shown(self._admin, self._reader, o, existing) for o in plan.published}
+        existing = brokers.topics([plan.markers_topic, plan.loopback_topic, *written])
+        shards, lease = 0, None
+        if plan.markers_topic in existing:
+            shards = markers.shards_of(existing[plan.markers_topic].partitions)
+            lease = brokers.last_lease()
+        last = {shard: brokers.last_marker(shard) for shard in range(shards)}
+        outputs = {o.name: brokers.shown(o, existing) for o in plan.published}
         had, lost = self._had(existing)
         ends = topics.ends(self._inputs, asked)
         return Left(
@@ -235,8 +204,8 @@ class _Looking:
         """
         if has.topic is None or output.name in lost:
             return Unclosed()
-        ask = topics.high_watermarks if self._is_fenced else topics.ends
-        ends = ask(self._admin, {output.topic: has.topic.partitions})
+        ask = topics.high_watermarks if self._brokers.holds else topics.ends
+        ends = ask(self._brokers.admin, {output.topic: has.topic.partitions})
         last = has.last
         starts, stand = ({}, 0) if last is None else (last.ends, last.upper)
         ranges = [
@@ -248,7 +217,7 @@ class _Looking:
             return Unclosed(sum(each.end - each.start for each in ranges))
         times = [
             time
-            for at, messages in self._reader.read(ranges)
+            for at, messages in self._brokers.reader.read(ranges)
             for message in messages
             for time in _times(output, at, message)
             if time >= stand
@@ -260,7 +229,7 @@ class _Looking:
         name = self._plan.loopback_topic
         if name not in existing:
             return {}
-        return topics.high_watermarks(self._admin, {name: existing[name].partitions})[name]
+        return topics.high_watermarks(self._brokers.admin, {name: existing[name].partitions})[name]
 
 
 def _times(output: Output, at: Range, record: KafkaMessage) -> list[int]:

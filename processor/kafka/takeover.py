@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from typing import NamedTuple
 
-from confluent_kafka.admin import AdminClient
-
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.checkpoint import takeover
 from ikebana.processor.checkpoint.checkpoint import Birth
@@ -53,40 +51,23 @@ def take_over(
     look: Callable[[], Logged],
     accepted: Callable[[], None],
     holder: str,
-    *,
-    finishes: bool = False,
     incarnation: int = 0,
 ) -> Takeover:
     """Become the one instance of the pipeline.
 
     `look` reads the checkpoint's logs; it is called after the lease is taken and the markers are
     read.  `accepted` is called when everything fits and missing topics are created, before
-    anything is written.  For `finishes` see `starting.StartHistory`.  `incarnation` is the one
-    that this run had before it was restarted; 0 at its first start.
+    anything is written.  `incarnation` is the one that this run had before it was restarted; 0 at
+    its first start.
 
     Raises:
         AccessError: the brokers do not let us do what a pipeline has to do.
         CheckpointError: checkpoint, markers and output topics do not belong together.
         FencedError: an even newer instance came in between, or since `incarnation`.
     """
-    with closing(KafkaBrokers(plan, settings, birth)) as brokers:
-        state = takeover.take_over(
-            plan, birth, brokers, look, accepted, holder, finishes=finishes, former=incarnation
-        )
+    with closing(KafkaBrokers(plan, settings, birth.id, birth.shards)) as brokers:
+        state = takeover.take_over(plan, birth, brokers, look, accepted, holder, incarnation)
         return Takeover(brokers.lease, state)
-
-
-def shown(
-    admin: AdminClient, reader: RangeReader, output: Output, existing: Mapping[str, TopicInfo]
-) -> OutputState:
-    """Read the state of an output's topics; `existing` are the topics that exist."""
-    last, begins, policy = None, 0, ""
-    if output.progress_topic in existing:
-        last = last_progress(reader, output.progress_topic)
-        begins, _ = reader.watermarks(output.progress_topic, 0)
-    if output.topic in existing:
-        policy = topics.settings_of(admin, output.topic).get("cleanup.policy", "delete")
-    return OutputState(last, begins, existing.get(output.topic), policy)
 
 
 class _Claimant:
@@ -98,47 +79,65 @@ class _Claimant:
 
 
 class KafkaBrokers:
-    """The brokers of a pipeline, for one start; see `checkpoint.takeover.Brokers`."""
+    """The brokers of a pipeline, for one start; see `checkpoint.takeover.Brokers`.
+
+    It can fence others only with the id of a `checkpoint`, and makes topics for so many `shards`.
+    """
 
     lease: TransactionalProducer
 
-    def __init__(self, plan: Plan, settings: Settings, birth: Birth) -> None:
-        self._plan, self._settings, self._birth = plan, settings, birth
+    def __init__(
+        self,
+        plan: Plan,
+        settings: Settings,
+        checkpoint: str = "",
+        shards: int = 0,
+        reader: RangeReader | None = None,
+    ) -> None:
+        self._plan, self._settings = plan, settings
+        self._checkpoint, self._shards = checkpoint, shards
         self._sink = settings.writing_kafka
-        self._admin = client.admin(settings.kafka)
-        self._reader = RangeReader(settings.kafka)
-        self._holds = False
+        self.admin = client.admin(settings.kafka)
+        self.reader = RangeReader(settings.kafka) if reader is None else reader
+        self.holds = False
+        """Whether older drivers are fenced."""
         # By shard, an offset after all records that others committed before they were fenced.
         self._ends: dict[int, int] = {}
 
     def hold_lease(self) -> None:
-        self.lease = self._transactions(markers.driver_id(self._birth.id))
-        self._holds = True
+        self.lease = self._transactions(markers.driver_id(self._checkpoint))
+        self.holds = True
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
-        return topics.describe(self._admin, names)
+        return topics.describe(self.admin, names)
 
     def last_lease(self) -> Lease | None:
         topic = self._plan.markers_topic
-        end = self.lease.end_of(topic, 0) if self._holds else None
-        return markers.last_lease(self._reader, topic, end)
+        end = self.lease.end_of(topic, 0) if self.holds else None
+        return markers.last_lease(self.reader, topic, end)
 
     def fence(self, shard: int) -> _Claimant:
         topic = self._plan.markers_topic
-        fenced = self._transactions(markers.task_id(self._birth.id, shard))
+        fenced = self._transactions(markers.task_id(self._checkpoint, shard))
         self._ends[shard] = fenced.end_of(topic, markers.partition_of(shard))
         return _Claimant(fenced, topic)
 
     def last_marker(self, shard: int) -> Marker | None:
         end = self._ends.get(shard)
-        return markers.last_marker(self._reader, self._plan.markers_topic, shard, end)
+        return markers.last_marker(self.reader, self._plan.markers_topic, shard, end)
 
     def shown(self, output: Output, existing: Mapping[str, TopicInfo]) -> OutputState:
-        return shown(self._admin, self._reader, output, existing)
+        last, begins, policy = None, 0, ""
+        if output.progress_topic in existing:
+            last = last_progress(self.reader, output.progress_topic)
+            begins, _ = self.reader.watermarks(output.progress_topic, 0)
+        if output.topic in existing:
+            policy = topics.settings_of(self.admin, output.topic).get("cleanup.policy", "delete")
+        return OutputState(last, begins, existing.get(output.topic), policy)
 
     def make_topics(self, existing: Mapping[str, TopicInfo]) -> None:
-        plan, settings, shards = self._plan, self._settings, self._birth.shards
-        if own_topics.create(plan, settings, shards, self._admin, existing):
+        plan, settings, shards = self._plan, self._settings, self._shards
+        if own_topics.create(plan, settings, shards, self.admin, existing):
             # The brokers report rights to a topic only when it exists.
             rights.demand(plan, settings, shards)
 
@@ -146,7 +145,7 @@ class KafkaBrokers:
         commit_lease(self.lease, self._plan, lease)
 
     def close(self) -> None:
-        self._reader.close()
+        self.reader.close()
 
     def _transactions(self, transactional_id: str) -> TransactionalProducer:
         within_s = self._settings.max_batch_s

@@ -12,7 +12,7 @@ from ikebana.errors import SourceError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import Inputs
-from ikebana.processor.kafka.recovering import _Looking
+from ikebana.processor.kafka.recovering import look
 from ikebana.processor.planning.starts import written
 from support.pipeline_processes import create
 
@@ -91,8 +91,4 @@ def test_a_recovery_finds_the_start_again(
     settings = Settings("c", {"bootstrap.servers": broker.bootstrap_servers})
     plan = plan_of(topic, start)
     for of_plan, starts in ((plan, {topic: positions}), (plan_of(topic, "earliest"), {})):
-        looking = _Looking(replace(of_plan, name=f"p-{topic}"), settings, is_fenced=False)
-        try:
-            assert looking.left().starts == starts
-        finally:
-            looking.close()
+        assert look(replace(of_plan, name=f"p-{topic}"), settings).starts == starts

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,19 @@ def test_another_plan_is_an_edit_until_a_batch_of_it_is_logged(life: Life) -> No
 
     assert life.start(least=6).steps == ["go on"]
     assert life.start(least=5).step.birth.edits == 2
+
+
+def test_an_older_instance_goes_on_until_it_is_fenced(life: Life) -> None:
+    """What it has left by then is finished as it began it."""
+    life.send(4)
+
+    finishing = life.start(least=5, meanwhile=lambda: life.batch(committed=[0]))
+
+    assert finishing.plan.finishes is None
+    assert finishing.steps == ["finish"]
+    assert finishing.step.birth.edits == 0
+    life.go_on()
+    assert life.start(least=5).steps == ["edit"]
 
 
 def test_the_plan_of_before_finishes_what_a_shard_has_committed(life: Life) -> None:
@@ -121,7 +135,7 @@ def test_impossible_edits_are_refused_in_the_same_words(life: Life) -> None:
 
 @pytest.mark.parametrize("change", [{"least": 5}, {"shards": 3}], ids=str)
 def test_a_lost_checkpoint_is_made_anew_for_what_it_was_recovered_with(
-    life: Life, change: dict[str, int]
+    life: Life, change: dict[str, Any]
 ) -> None:
     """Until that is done, another plan or number of shards is refused."""
     life.recover()

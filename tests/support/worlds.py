@@ -6,7 +6,7 @@ other plans and numbers of shards.
 
 import json
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -60,10 +60,10 @@ class Started(NamedTuple):
 
 
 class _Watched:
-    """A world that remembers the steps that were taken in it."""
+    """A world that remembers the steps that were taken in it; `meanwhile` is called once."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, meanwhile: Callable[[], None] | None) -> None:
+        self._world, self._meanwhile = world, meanwhile
         self.taken: list[str] = []
         self.plan: EditPlan | None = None
 
@@ -71,6 +71,9 @@ class _Watched:
         return self._world.look()
 
     def hold(self, step: Step) -> Observed:
+        if (meanwhile := self._meanwhile) is not None:
+            self._meanwhile = None
+            meanwhile()
         return self._world.hold(step)
 
     def take(self, step: Step) -> None:
@@ -78,9 +81,9 @@ class _Watched:
         self._world.take(step)
 
 
-def started(world: World, desired: Desired) -> Started:
+def started(world: World, desired: Desired, meanwhile: Callable[[], None] | None) -> Started:
     """Start, and tell what was planned and done."""
-    watched = _Watched(world)
+    watched = _Watched(world, meanwhile)
     plan = planned("c", world.look(), desired)
     step = start(watched, desired)
     return Started(watched.taken, step, plan)
@@ -89,8 +92,13 @@ def started(world: World, desired: Desired) -> Started:
 class Life(Protocol):
     """A pipeline that has not run yet, at first of two shards."""
 
-    def start(self, shards: int = 2, **parts: Any) -> Started:
-        """Start with a plan, as a new process; see `plan_of`."""
+    def start(
+        self, shards: int = 2, meanwhile: Callable[[], None] | None = None, **parts: Any
+    ) -> Started:
+        """Start with a plan, as a new process; see `plan_of`.
+
+        `meanwhile` is called before the start holds the pipeline.
+        """
 
     def send(self, count: int) -> None:
         """Write so many new orders."""
@@ -124,9 +132,11 @@ class MemoryLife:
         self._name, self._count = name, 0
         self._run = Run(plan_of(name), shards=2)
 
-    def start(self, shards: int = 2, **parts: Any) -> Started:
+    def start(
+        self, shards: int = 2, meanwhile: Callable[[], None] | None = None, **parts: Any
+    ) -> Started:
         plan = plan_of(self._name, **parts)
-        result = started(MemoryWorld(self._run, shards), Desired(plan, shards))
+        result = started(MemoryWorld(self._run, shards), Desired(plan, shards), meanwhile)
         self._run.restart(plan, shards=shards)
         return result
 
@@ -160,12 +170,14 @@ class KafkaLife:
         self._starts = 0
         create(servers, f"{name}.in", 1)
 
-    def start(self, shards: int = 2, **parts: Any) -> Started:
+    def start(
+        self, shards: int = 2, meanwhile: Callable[[], None] | None = None, **parts: Any
+    ) -> Started:
         plan, settings = _parsed(self._name, str(self._place), self._servers, **parts)
         desired = Desired(plan, shards)
         settings = replace(settings, shards=shards)
         world = KafkaWorld(desired, settings, lambda _: None, lambda _: None)
-        result = started(world, desired)
+        result = started(world, desired, meanwhile)
         opening = world.opened(result.step)
         self._starts += 1
         edit, labels = query._edit(opening), tuple(range(opening.step.birth.shards))

@@ -8,7 +8,7 @@ import pytest
 
 from ikebana import Output, Plan
 from ikebana.errors import CheckpointError
-from ikebana.processor.base.transition import Stage, Transition
+from ikebana.processor.base.transition import Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, described
 from ikebana.processor.checkpoint.commits import Lease
 from ikebana.processor.checkpoint.layout import Logged
@@ -33,9 +33,6 @@ ERRORS = PLAN.published[-1]
 
 def refused(found: object) -> Reason | None:
     return found.reason if isinstance(found, Refusal) else None
-
-
-JOINS = Transition(stage=Stage.JOIN, joins=["pairs"])
 
 
 @pytest.mark.parametrize(
@@ -105,9 +102,6 @@ def with_markers(**changed: Any) -> StartHistory:
     return history(markers={0: marker(0, 1), 1: marker(1, 1, **changed)})
 
 
-OTHER_PLAN = offset(1, plan="another")
-
-
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
@@ -161,23 +155,6 @@ OTHER_PLAN = offset(1, plan="another")
             None,
             id="nothing has run",
         ),
-        pytest.param(
-            history(logged=Logged(OTHER_PLAN, 1, 0)),
-            Reason.UNFINISHED_BATCH_OF_ANOTHER_PLAN,
-            id="an unfinished batch of another plan",
-        ),
-        pytest.param(
-            history(
-                logged=Logged(offset(1, plan="another", frontiers={"a": 1, "b": 2}), 1, 1),
-            ),
-            Reason.UPDATES_ON_THEIR_WAY,
-            id="another plan, not level",
-        ),
-        pytest.param(
-            history(logged=Logged(offset(1, plan="another", transition=JOINS), 1, 1)),
-            Reason.UPDATES_ON_THEIR_WAY,
-            id="another plan, hydrating",
-        ),
     ],
 )
 def test_checkpoint_markers_and_outputs_are_of_one_history(
@@ -195,20 +172,6 @@ def test_a_changed_plan_goes_on_when_all_is_level() -> None:
     found = judge(history(logged=Logged(logged, 1, 1), markers=markers))
 
     assert refused(found) is None
-
-
-def test_a_start_that_finishes_what_is_on_its_way_is_not_asked_for_its_plan() -> None:
-    """The record has that plan, and not how the log calls it."""
-    for logged in (
-        Logged(offset(1, plan="another"), 1, 0),
-        Logged(offset(1, plan="another", transition=JOINS), 1, 1),
-    ):
-        assert logged.offset is not None
-        markers = {shard: marker(shard, 1, offset=logged.offset.digest()) for shard in range(2)}
-        found = history(logged=logged, markers=markers)
-
-        assert refused(judge(found)) is not None
-        assert refused(judge(replace(found, finishes=True))) is None
 
 
 def test_a_new_join_shows_itself_in_a_new_topic() -> None:

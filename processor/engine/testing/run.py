@@ -725,6 +725,8 @@ class MemoryWorld:
     def hold(self, step: Step) -> Observed:
         """Go on with the plan of a step."""
         observed, run = self.look(), self._run
+        if not step.fits(observed.logged):
+            return observed
         run._running, run._birth, run._finishes = step.plan, step.birth, step.finishes
         run.written.expect(step.following.final)
         return observed
