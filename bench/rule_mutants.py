@@ -26,6 +26,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 STARTING = "tests/unit/test_starting.py"
 STEPS = "tests/unit/test_takeover_steps.py"
+NEXT_STEP = "tests/unit/test_next_step.py"
 BATCH = "tests/unit/test_of_a_batch.py"
 INPUTS = "tests/unit/test_input_decisions.py"
 CLIENTS = "tests/unit/test_kafka_clients.py"
@@ -37,6 +38,7 @@ PLAN = "tests/unit/test_plan.py::test_a_plan_has_one_axis_of_time"
 QUERY = "tests/unit/test_query.py::test_a_batch_that_fails_as_a_whole"
 
 _START = "processor/checkpoint/starting.py"
+_NEXT_STEP = "processor/checkpoint/next_step.py"
 _TAKE = "processor/checkpoint/takeover.py"
 _CLAIM = "processor/checkpoint/takeover.py"
 _TASK = "processor/checkpoint/continuing.py"
@@ -371,10 +373,10 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "topic in existing",
     ),
     "an unfinished batch of another plan": (
-        STARTING,
-        _START,
-        "if pending is not None and pending.unfinished:",
-        "if False:",
+        NEXT_STEP,
+        _NEXT_STEP,
+        "unfinished=logged.batch > logged.committed,",
+        "unfinished=False,",
     ),
     "an output of another checkpoint": (
         STARTING,
@@ -401,13 +403,19 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "and False",
     ),
     "another plan while updates are on their way": (
-        STARTING,
-        _START,
-        "if pending is not None and pending.between_operators:",
-        "if False:",
+        NEXT_STEP,
+        _NEXT_STEP,
+        "between_operators=not is_settled(offset),",
+        "between_operators=False,",
+    ),
+    "a plan that an older instance has overtaken": (
+        NEXT_STEP,
+        _NEXT_STEP,
+        "return self.finishes or finishing(self.plan, logged) is None",
+        "return True",
     ),
     "another plan while a join begins": (
-        STARTING,
+        NEXT_STEP,
         "processor/base/transition.py",
         "return Stage.FILL in NEXT[self.stage]",
         "return Stage.FILL in NEXT[self.stage] or self.stage is Stage.JOIN",

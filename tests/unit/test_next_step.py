@@ -33,6 +33,8 @@ FINISHED = Observed(born(), Logged(offset(), 4, 4), 4)
 HALF = Observed(born(), Logged(offset(), 4, 3), 4, records=7)
 VOID = Observed(born(), Logged(offset(), 4, 3), 3, records=7)
 BETWEEN = Observed(born(), Logged(offset((9, 5)), 4, 4), 4)
+_JOIN = Transition(stage=Stage.JOIN, joins=["pairs"])
+JOINING = Observed(born(), Logged(offset(transition=_JOIN), 4, 4), 4)
 UNFENCED = VOID._replace(committed=None)
 REBUILT = Observed(born(), Logged(offset(transition=Transition(0, 5, Stage.REBUILD)), 4, 4), 4)
 NEW = Observed(born(), Logged(None, -1, -1))
@@ -63,6 +65,7 @@ NEW = Observed(born(), Logged(None, -1, -1))
         ),
         pytest.param(BETWEEN, Desired(SAME, 2), "go on", id="between operators, the same plan"),
         pytest.param(BETWEEN, Desired(OTHER, 2), "finish", id="between operators, another plan"),
+        pytest.param(JOINING, Desired(OTHER, 2), "finish", id="while a join begins, another plan"),
         pytest.param(REBUILT, Desired(SAME, 2), "go on", id="a rebuild, with the same plan"),
         pytest.param(
             REBUILT, Desired(OTHER, 2), Reason.REBUILD_UNDER_WAY, id="a rebuild, another plan"
@@ -88,6 +91,18 @@ def test_the_first_line_that_applies_decides(
         assert step.finishes == holds_back
         assert (step.birth == observed.birth) == (holds_back or desired.plan == SAME)
         assert step.following.final == resumed(observed.birth, desired.plan)
+
+
+def test_a_step_does_not_fit_what_an_older_instance_has_left_since() -> None:
+    """Its own work it runs again, and what it was decided to finish it finishes."""
+    edit, same = (next_step(FINISHED, Desired(plan, 2)) for plan in (OTHER, SAME))
+    finish = next_step(HALF, Desired(OTHER, 2))
+
+    for step in (edit, same, finish):
+        assert not isinstance(step, Refusal)
+        assert step.fits(FINISHED.logged)
+        for left in (HALF.logged, BETWEEN.logged):
+            assert step.fits(left) == (step is not edit)
 
 
 @pytest.mark.parametrize(
