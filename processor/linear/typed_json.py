@@ -291,18 +291,21 @@ def _fields_of(text: str, names: Sequence[str]) -> str:
 
 def fit(texts: Sequence[bytes], kind: SqlType) -> list[bool]:
     """Which texts of canonical JSON fit a type; null does."""
-    from ikebana.processor.linear.database import asked
+    import pyarrow as pa
+
+    from ikebana.processor.linear.database import MemoryLimitError, answer, source_of
 
     if not texts:
         return []
-    arguments = [None if text == b"null" else text.decode() for text in texts]
+    column = [None if text == b"null" else text.decode() for text in texts]
+    table = pa.table({"t": pa.array(column, pa.string())})
     try:
-        rows = asked(
+        rows = answer(
             f"SELECT TRY(struct_pack(v := {_read('t', kind, 0)})) IS NOT NULL "
-            "FROM (SELECT unnest(?::VARCHAR[]) AS t)",
-            arguments,
+            f"FROM {source_of(table.schema)}",
+            table,
         )
-    except duckdb.Error:
+    except (duckdb.Error, MemoryLimitError):
         # An error that TRY does not catch.
         if len(texts) == 1:
             return [False]
