@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ikebana.processor.base.fast_paths import FastPath
 from ikebana.processor.base.generations import shown
+from ikebana.processor.base.moments import EPOCH_MS
 from ikebana.processor.base.notice import Notice, counts
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
@@ -322,7 +323,6 @@ def of_sinks(sinks: Mapping[str, SinkFigures]) -> Iterator[MetricSample]:
 
 
 def of_moment(
-    plan: Plan,
     health: Health,
     operators: Mapping[str, int],
     outputs: Mapping[str, int],
@@ -334,9 +334,8 @@ def of_moment(
     yield MetricSample(QUIET, (), health.quiet_s)
     if (lag_s := health.lag_s) is not None:
         yield MetricSample(LAG, (), lag_s)
-    if plan.time != "ingest" or plan.is_dated:
-        return
     # A frontier can be slightly ahead of this clock, because it is beyond the newest time.
     for metric, frontiers in ((OPERATOR_LAG, operators), (OUTPUT_LAG, outputs)):
         for name, frontier in frontiers.items():
-            yield MetricSample(metric, (name,), max(0, now_ms - frontier) / 1000)
+            if frontier in EPOCH_MS:
+                yield MetricSample(metric, (name,), max(0, now_ms - frontier) / 1000)

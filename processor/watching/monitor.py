@@ -576,9 +576,7 @@ class Monitor:
             return 502, f"Spark's UI does not answer: {error}\n".encode()
 
     def _take_moment(self) -> None:
-        self._take(
-            metrics.of_moment(self._plan, self._health, self._operators, self._outputs, _now_ms())
-        )
+        self._take(metrics.of_moment(self._health, self._operators, self._outputs, _now_ms()))
         self._take(metrics.of_sinks(self._sinks_stand()))
         if (standing := self._standing()) is not None:
             self._take(metrics.of_inputs(self._plan, standing))

@@ -13,6 +13,7 @@ from deploy.charts import tool
 from support.chart_metrics import RULES
 
 ONE = 'pipeline="p",namespace="n"'
+OTHER = 'pipeline="q",namespace="n"'
 LABELS = {"pipeline": "p", "namespace": "n"}
 SCRAPED = {**LABELS, "instance": "i"}
 
@@ -130,8 +131,16 @@ SCENARIOS = [
     Scenario(
         "IkebanaFrontierStands",
         6,
-        {f'ikebana_output_frontier_lag_seconds{{{ONE},output="o"}}': "400x10"},
-        {f'ikebana_output_frontier_lag_seconds{{{ONE},output="o"}}': "300x10"},
+        {
+            f'ikebana_output_frontier_lag_seconds{{{ONE},output="o"}}': "400x10",
+            f'ikebana_input_silent{{{OTHER},input="i"}}': "0x10",
+        },
+        {
+            f'ikebana_output_frontier_lag_seconds{{{ONE},output="o"}}': "300x10",
+            # An input with times of its own may be silent.
+            f'ikebana_output_frontier_lag_seconds{{{OTHER},output="o"}}': "400x10",
+            f'ikebana_input_silent{{{OTHER},input="i"}}': "0x10",
+        },
         "The frontier of output o of pipeline p is 6m 40s old",
         {**LABELS, "output": "o"},
     ),

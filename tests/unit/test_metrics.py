@@ -41,7 +41,9 @@ from support.watched_runs import monitored
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "watching.md"
 PHASES = {"triggerExecution": 1500, "addBatch": 1200, "latestOffset": 30}
-TRIGGER = TriggerReport(PHASES, {"current": 2000}, BatchProgress(15, 15, 2000, 2000))
+# Milliseconds of a clock.
+UPPER = NOW_MS = 1_795_323_602_000
+TRIGGER = TriggerReport(PHASES, {"current": UPPER}, BatchProgress(15, 15, UPPER, UPPER))
 
 
 PAIRS = DeltaJoin(
@@ -70,7 +72,7 @@ def marker(shard: int, *runs: Run, took: dict[str, float] | None = None) -> Mark
         shard=shard,
         batch=7,
         lower=1000,
-        upper=2000,
+        upper=UPPER,
         offset="",
         plan="",
         records=3,
@@ -86,7 +88,7 @@ def report(*markers: Marker) -> BatchReport:
     return BatchReport(
         batch=7,
         lower=1000,
-        upper=2000,
+        upper=UPPER,
         records=6,
         behind=40,
         counts={"out": 9, "errors": 1},
@@ -144,8 +146,8 @@ def test_a_batch_says_what_was_read_and_written_and_up_to_when() -> None:
         MetricSample(metrics.UPDATES, ("out",), 9),
         MetricSample(metrics.UPDATES, ("errors",), 1),
         MetricSample(metrics.COUNTED_KINDS, ("drift",), 2),
-        MetricSample(metrics.OUTPUT_FRONTIER, ("out",), 2000),
-        MetricSample(metrics.OUTPUT_FRONTIER, ("errors",), 2000),
+        MetricSample(metrics.OUTPUT_FRONTIER, ("out",), UPPER),
+        MetricSample(metrics.OUTPUT_FRONTIER, ("errors",), UPPER),
     }
 
 
@@ -179,7 +181,7 @@ def test_a_shard_says_what_its_files_are() -> None:
 def test_a_trigger_says_how_long_it_took_and_up_to_where_operators_are() -> None:
     """The whole is no phase: phases add up to about what the histogram has once."""
     assert list(metrics.of_trigger(TRIGGER)) == [
-        MetricSample(metrics.OPERATOR_FRONTIER, ("current",), 2000),
+        MetricSample(metrics.OPERATOR_FRONTIER, ("current",), UPPER),
         MetricSample(metrics.BATCH_SECONDS, (), 1.5),
         MetricSample(metrics.PHASE_SECONDS, ("addBatch",), 1.2),
         MetricSample(metrics.PHASE_SECONDS, ("latestOffset",), 0.03),
@@ -188,19 +190,17 @@ def test_a_trigger_says_how_long_it_took_and_up_to_where_operators_are() -> None
 
 def test_frontiers_have_an_age_where_times_are_milliseconds(health: Health) -> None:
     """Offsets have none, and a frontier ahead of this machine's clock is not negative."""
-    operators, outputs = {"current": 2000}, {"out": 9000}
+    operators, outputs = {"current": NOW_MS - 3000}, {"out": NOW_MS + 4000}
 
     aged = {
-        sample
-        for sample in metrics.of_moment(plan_of(), health, operators, outputs, 5000)
-        if sample.labels
+        sample for sample in metrics.of_moment(health, operators, outputs, NOW_MS) if sample.labels
     }
 
     assert aged == {
         MetricSample(metrics.OPERATOR_LAG, ("current",), 3.0),
         MetricSample(metrics.OUTPUT_LAG, ("out",), 0.0),
     }
-    offsets = metrics.of_moment(plan_of("offset"), health, operators, outputs, 5000)
+    offsets = metrics.of_moment(health, {"current": 2000}, {"out": 9000}, NOW_MS)
     assert not [sample for sample in offsets if sample.labels]
 
 
@@ -266,7 +266,7 @@ def waits(monitor: Monitor, standing: InputsState, greatest: int, waiting: int) 
 
 def scraped_of_both(health: Health) -> str:
     """All metrics, of a pipeline whose times are the clock's and of one whose are its inputs'."""
-    stands = SinkFigures(ready=True, state="delivering", frontier=2000, lag_s=0.5)
+    stands = SinkFigures(ready=True, state="delivering", frontier=UPPER, lag_s=0.5)
     sink = DeliverPart.model_validate({"parquet": {"folder": "f"}, "tables": {}})
     sinks: SinksOfRun = ({"lake": sink}, lambda: {"lake": stands})
     clocked, dated = Monitor(plan_of(), health, sinks=sinks), Monitor(EVENTS, health)
@@ -419,7 +419,7 @@ def test_counters_add_up_and_gauges_do_not(health: Health) -> None:
     text = scrape(monitor)
 
     assert 'ikebana_records_total{pipeline="shop"} 12.0' in text
-    assert 'ikebana_output_frontier{output="out",pipeline="shop"} 2000.0' in text
+    assert f'ikebana_output_frontier{{output="out",pipeline="shop"}} {UPPER:.9e}' in text
     assert 'ikebana_batch_duration_seconds_sum{pipeline="shop"} 3.0' in text
     assert "_created" not in text
 
