@@ -7,7 +7,7 @@ from pydantic import (
     field_validator,
 )
 
-from ikebana.processor.authoring.part import Part
+from ikebana.processor.authoring.document import Part
 from ikebana.processor.authoring.values import (
     Expression,
     Text,

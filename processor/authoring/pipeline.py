@@ -20,15 +20,18 @@ from pydantic_core import ErrorDetails
 
 from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.authoring import deliver_part
-from ikebana.processor.authoring.document import Document
+from ikebana.processor.authoring.document import Document, Part
 from ikebana.processor.authoring.kafka_names import KAFKA_NAMES
 from ikebana.processor.authoring.operator_kinds import KINDS
-from ikebana.processor.authoring.part import Part
 from ikebana.processor.authoring.pipeline_file import PipelineFile, PlanPart
 from ikebana.processor.authoring.pipeline_yaml import read_yaml
 from ikebana.processor.authoring.settings import OWNED_KAFKA, Settings, SettingsError
-from ikebana.processor.authoring.settings_file import SETTINGS_VARIABLE, Placed, overlaid
-from ikebana.processor.authoring.settings_part import SettingsPart
+from ikebana.processor.authoring.settings_part import (
+    SETTINGS_VARIABLE,
+    Placed,
+    SettingsPart,
+    overlaid,
+)
 from ikebana.processor.authoring.wording import part_keys, worded
 from ikebana.processor.base.counting import counted
 from ikebana.processor.base.printable import printable

@@ -10,7 +10,7 @@ from ikebana.processor.authoring import deliver_part, pipeline
 from ikebana.processor.authoring.deliver_part import SinkFile
 from ikebana.processor.authoring.pipeline_yaml import read_yaml
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.authoring.settings_file import SETTINGS_VARIABLE, Placed, overlaid
+from ikebana.processor.authoring.settings_part import SETTINGS_VARIABLE, Placed, overlaid
 from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Plan
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 from pydantic_core import ErrorDetails
 
-from ikebana.processor.authoring.part import Part
+from ikebana.processor.authoring.document import Part
 from ikebana.processor.authoring.pipeline_file import PipelineFile
 from ikebana.processor.authoring.values import shown
 from ikebana.processor.base.spelling import hint

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring import sink_file
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.authoring.settings_file import SETTINGS_VARIABLE
+from ikebana.processor.authoring.settings_part import SETTINGS_VARIABLE
 from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.notice import Notice
 from ikebana.processor.base.stopping import Stopping, on_signals

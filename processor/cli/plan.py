@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from ikebana.processor.authoring.proposing.later_columns import Declarations
+    from ikebana.processor.authoring.proposing.columns_seen import Declarations
     from ikebana.processor.authoring.settings import Settings
     from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
     from ikebana.processor.checkpoint.edit_plan import EditPlan

@@ -324,9 +324,9 @@ class _Nest:
             f"CASE WHEN {BAD} IS NULL THEN {self._layers.as_json(key)} ELSE {before} END AS {KEY}"
         )
 
-    def _computed(self, part: str, text: str, *, condition: bool = False) -> str:
+    def _computed(self, part: str, text: str) -> str:
         """Add an expression; return the name of its computed column."""
-        expression = _parsed(self._layers, part, text, self._scope, condition=condition)
+        expression = _parsed(self._layers, part, text, self._scope)
         self._read(part, expression.reads)
         return self._layers.derived(part, expression.sql, text)
 
@@ -349,7 +349,9 @@ class _Nest:
             )
 
 
-def _parsed(layers: Layers, part: str, text: str, scope: Scope, *, condition: bool) -> Expression:
+def _parsed(
+    layers: Layers, part: str, text: str, scope: Scope, *, condition: bool = False
+) -> Expression:
     try:
         return parse(text, scope, condition=condition)
     except UnknownError:

@@ -10,7 +10,6 @@ from ikebana.processor.linear.bound_query import PIVOT, SqlQueryError
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.trees import bare, column, conjuncts, has_subquery
 from ikebana.processor.relational.matching import Side, equal
-from ikebana.processor.relational.sql_bounds import bounded_by
 from ikebana.processor.relational.sql_dependent import SubqueryResult, dependent, is_one_row
 from ikebana.processor.relational.sql_joining import (
     HALF,
@@ -23,6 +22,7 @@ from ikebana.processor.relational.sql_joining import (
     using,
 )
 from ikebana.processor.relational.sql_reads import Reads
+from ikebana.processor.relational.sql_refusals import bounded_by
 from ikebana.processor.relational.sql_rows import reads_columns, series_of, taken_apart, values
 from ikebana.processor.relational.sql_scope import Column, Froms, Item, Names, relation_item
 from ikebana.processor.relational.sql_subqueries import Gathered, Subqueries, rank

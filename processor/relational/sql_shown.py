@@ -19,14 +19,13 @@ from ikebana.processor.relational.known import Table
 from ikebana.processor.relational.over import Over, Result, with_functions
 from ikebana.processor.relational.rows import Order, first_rows
 from ikebana.processor.relational.sql_aggregates import direction
-from ikebana.processor.relational.sql_bounds import bounded_by
 from ikebana.processor.relational.sql_over import (
     OverColumns,
     is_growing,
     is_row_number,
     windows_of,
 )
-from ikebana.processor.relational.sql_refusals import limit_of
+from ikebana.processor.relational.sql_refusals import bounded_by, limit_of
 from ikebana.processor.relational.sql_rows import selected
 from ikebana.processor.relational.sql_scope import Froms
 from ikebana.processor.relational.sql_whole import Listed, Query, free

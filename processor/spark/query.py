@@ -42,8 +42,8 @@ from ikebana.processor.spark.keyed_operator import GroupResult, Groups
 from ikebana.processor.spark.placing import Placing
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.source import IkebanaSource
-from ikebana.processor.spark.source_config import SourceConfig
-from ikebana.processor.spark.source_files import (
+from ikebana.processor.spark.source_config import (
+    SourceConfig,
     done_at,
     filled_at,
     hosts_at,

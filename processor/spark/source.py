@@ -40,8 +40,8 @@ from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.planning.backfill import has_caught_up
 from ikebana.processor.spark import worker
-from ikebana.processor.spark.source_config import SourceConfig
-from ikebana.processor.spark.source_files import (
+from ikebana.processor.spark.source_config import (
+    SourceConfig,
     done_at,
     filled_at,
     hosts_at,

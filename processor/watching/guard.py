@@ -94,17 +94,11 @@ class Rules(NamedTuple):
 class Guard:
     """Passes allowed requests on with the grant of their client, and refuses all others."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        limits: AccessLimits,
-        rules: Rules,
-        rates: Callable[[], RateLimit] = RateLimit,
-    ) -> None:
+    def __init__(self, app: ASGIApp, limits: AccessLimits, rules: Rules) -> None:
         self._app = app
         self._limits = limits
         self._rules = rules
-        self._rates = rates()
+        self._rates = RateLimit()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":

@@ -2,16 +2,25 @@
 
 A column of messages that is not declared is not read.  A declared column that messages lack is
 null.  Values that do not fit a declared type need no comparison: they are errors of the run.
+For columns that are not declared yet, `later_columns` has declarations.
 """
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from ikebana.processor.authoring.proposing.formats import Row
-from ikebana.processor.authoring.proposing.look import Look
-from ikebana.processor.authoring.proposing.proposal import columns_of
+from ikebana.codecs.sql_type import JSON
+from ikebana.errors import ConfigError
+from ikebana.processor.authoring.proposing.formats import Row, Sample, parsed, schema_of
+from ikebana.processor.authoring.proposing.look import Look, look
+from ikebana.processor.authoring.proposing.proposal import columns_of, propose
 from ikebana.processor.planning.plan import Input
+from ikebana.processor.topics.messages import Message
+
+if TYPE_CHECKING:
+    from ikebana.codecs.avro_schema import Schemas
 
 
 class UndeclaredColumn(msgspec.Struct):
@@ -65,3 +74,60 @@ def columns_seen(source: Input, seen: Look) -> ColumnsSeen:
     # Columns of the key may be in the Kafka key alone.
     absent = sorted(declared - counts.keys() - {*source.key})
     return ColumnsSeen(source.name, len(rows), undeclared, absent)
+
+
+Declarations = Mapping[str, str | Mapping[str, str]]
+"""Values of `columns` in a pipeline file: a type, or a type and an encoding."""
+
+
+def later_columns(
+    source: Input,
+    messages: Sequence[Message],
+    schemas: "Schemas | None" = None,
+    *,
+    takes_all: bool = False,
+) -> Declarations:
+    """Find the columns of messages that an input does not declare, with declarations for them.
+
+    Types come from schemas in the messages or in the registry.  Without schemas they fit the
+    values seen, or with `takes_all` any value: JSON as it is.  An input without declared columns
+    reads all columns, so the result is empty.
+
+    >>> from ikebana.processor.planning.plan import Column
+    >>> source = Input("orders", ("orders",), columns=(Column("n", "BIGINT"),))
+    >>> later_columns(source, [Message(0, b"1", b'{"n": 1, "gift": true}')])
+    {'gift': 'BOOLEAN'}
+    """
+    new = {
+        each.name: each.type
+        for each in columns_seen(source, look(source, messages, schemas)).undeclared
+    }
+    if not new:
+        return {}
+    if takes_all and not source.traits.in_registry and not any(map(_has_schema, messages)):
+        any_value: str | Mapping[str, str] = str(JSON)
+        if source.traits.usual_encodings == "always":
+            # Otherwise a text would have to hold JSON.
+            any_value = {"type": str(JSON), "encoding": "plain"}
+        return dict.fromkeys(new, any_value)
+    samples = [Sample(m.key, m.value, tuple(m.headers or ())) for m in messages]
+    # The columns above are of the input's own table, if the topic has several.
+    try:
+        proposal = propose(source.topics[0], samples, schemas)
+    except ConfigError:
+        return new
+    by_name = {column.name: column for column in proposal.columns}
+    declarations: dict[str, str | Mapping[str, str]] = {}
+    for name, kind in new.items():
+        column = by_name.get(name) if proposal.value == source.value_format else None
+        if column is None:
+            declarations[name] = kind
+        elif column.encoding is None:
+            declarations[name] = column.type
+        else:
+            declarations[name] = {"type": column.type, "encoding": column.encoding}
+    return declarations
+
+
+def _has_schema(message: Message) -> bool:
+    return schema_of(parsed(message.value)) is not None
