@@ -13,7 +13,7 @@ import re
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -396,3 +396,43 @@ def listed(problems: Problems, source: str, document: Document, over: Placed) ->
         for at, problem, path in placed
     ]
     return "\n".join([f"pipeline file {source} has {counted(len(placed), 'problem')}:", *listed])
+
+
+def given_settings(
+    sections: Mapping[str, Any],
+    plan: Plan,
+    *,
+    bootstrap_servers: str | None = None,
+    checkpoint: str | None = None,
+) -> Settings:
+    """The settings for a plan; the options win over the sections.
+
+    Raises:
+        ConfigError: with every problem.
+    """
+    try:
+        part = SettingsPart.model_validate(sections)
+    except ValidationError as error:
+        problems = [
+            (".".join(map(str, each["loc"])), worded(each))
+            for each in error.errors(include_url=False)
+        ]
+        raise _refused(plan, problems) from None
+    problems = [
+        *kafka_values(part),
+        *registry_missing(plan, part.registry),
+        *deliver_part.problems(part.deliver, plan),
+    ]
+    try:
+        settings = part.settings(bootstrap_servers=bootstrap_servers, checkpoint=checkpoint)
+    except SettingsError as error:
+        raise _refused(plan, [*error.problems, *problems]) from None
+    if problems:
+        raise _refused(plan, problems)
+    return settings
+
+
+def _refused(plan: Plan, problems: list[tuple[str, str]]) -> ConfigError:
+    count = counted(len(problems), "problem")
+    listed = [f"  {path}: {problem}" for path, problem in problems]
+    return ConfigError("\n".join([f'settings of pipeline "{plan.name}" have {count}:', *listed]))

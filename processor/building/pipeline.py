@@ -492,8 +492,7 @@ class Pipeline:
         checkpoint: str | None,
         settings: Mapping[str, Any] | None,
     ) -> "tuple[Plan, Settings]":
-        from ikebana.processor.authoring.given_settings import given_settings
-        from ikebana.processor.authoring.pipeline import read
+        from ikebana.processor.authoring.pipeline import given_settings, read
 
         plan = self.plan()
         look_beside_program()

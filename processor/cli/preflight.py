@@ -55,7 +55,6 @@ def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) ->
     """Make the checks in order; some need the success of earlier ones."""
     # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.base.check import Check, refused
-    from ikebana.processor.checkpoint import preflight
     from ikebana.processor.checkpoint.checkpoint import Checkpoint
     from ikebana.processor.cli import later
 
@@ -69,24 +68,24 @@ def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) ->
         yield refused(what, error)
         return
     yield Check(what, "ok", f"pipeline {plan.name}, {settings.shards} shards")
+    # A mistake in the file is reported before Kafka's client is loaded.
+    from ikebana.processor.kafka import preflight
+
     yield preflight.of_java(os.environ)
     yield from preflight.of_checkpoint(plan, settings)
     yield from preflight.of_histories(plan, settings)
-    # A mistake in the file is reported before Kafka's client is loaded.
-    from ikebana.processor.kafka import preflight as kafka
-
-    yield from kafka.of_registry(plan, settings)
-    brokers = kafka.of_brokers(settings)
+    yield from preflight.of_registry(plan, settings)
+    brokers = preflight.of_brokers(settings)
     yield from brokers
     if any(check.status != "ok" for check in brokers):
         yield Check("topics and rights", "unknown", "not checked: the brokers do not answer")
         return
-    yield from kafka.of_topics(plan, settings)
+    yield from preflight.of_topics(plan, settings)
     try:
         birth = Checkpoint(settings.checkpoint).birth()
     except IkebanaError:
         birth = None
-    yield from kafka.of_transactions(settings, birth.id if birth else None)
+    yield from preflight.of_transactions(settings, birth.id if birth else None)
 
 
 def _print(check: "Check") -> None:

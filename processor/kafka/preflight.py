@@ -1,4 +1,9 @@
-"""Checks of the brokers before a start: topics, rights, and whether they fit together.
+"""Checks before a start: find what would make it fail, with remedies.
+
+A check is *ok*, *failed*, or *unknown* if it could not be made.  Checks change nothing: they
+create no topic, begin no transaction and fence no producer, so a running pipeline continues.
+They write and remove a small file beside the checkpoint's files, and leave an unused
+transactional id on brokers that check rights.
 
 The pipeline may be running meanwhile.  So the commits in Spark's log are read first, then the
 markers, then the end of the log.  The markers must be at least as new as those commits, and the
@@ -19,10 +24,12 @@ from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.check import Check, checked, refused
 from ikebana.processor.base.counting import counted
 from ikebana.processor.base.generations import shown
+from ikebana.processor.base.java import java_of
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
-from ikebana.processor.checkpoint.evolution import edit_to, resumed
+from ikebana.processor.checkpoint.evolution import edit_to, hints_kept, resumed
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.next_step import Desired, Observed, next_step, observed_at
+from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.checkpoint.takeover import history
 from ikebana.processor.checkpoint.topic import TopicInfo
@@ -46,12 +53,75 @@ from ikebana.processor.kafka.rights import (
 from ikebana.processor.kafka.takeover import KafkaBrokers
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.codec_of import needs_registry
+from ikebana.processor.topics.history import files_of
 from ikebana.processor.topics.source_offset import SourceOffset
 
 P = ParamSpec("P")
 
 _NEVER_RUN = "nothing of this name has run yet"
 _REGISTRY_S = 5.0
+
+
+def of_java(environ: Mapping[str, str]) -> Check:
+    """Check that there is a Java for Spark."""
+
+    def look() -> str:
+        java, version = java_of(environ)
+        return f"version {version}, {java}"
+
+    return checked("Java", look)
+
+
+def of_histories(plan: Plan, settings: Settings) -> Iterator[Check]:
+    """Check that the files of histories can be read, where a start would read them."""
+    for source in plan.inputs:
+        if source.history is None:
+            continue
+
+        def look(name: str = source.name) -> str:
+            if observed_at(Checkpoint(settings.checkpoint)) is not None:
+                return "the checkpoint has begun, and reads no more files"
+            files = files_of(plan)[name]
+            rows = sum(each.rows for each in files)
+            return f"{counted(rows, 'row')} in {counted(len(files), 'file')}"
+
+        yield checked(f'history of input "{source.name}"', look)
+
+
+def of_checkpoint(plan: Plan, settings: Settings) -> Iterator[Check]:
+    """Check that the checkpoint can be read and written, and fits the plan."""
+    where = f'checkpoint "{settings.checkpoint}"'
+
+    def look() -> str:
+        observed = observed_at(Checkpoint(settings.checkpoint))
+        if observed is None:
+            return "new: nothing is there yet"
+        return f"{observed.birth.id}, committed up to batch {observed.logged.committed}"
+
+    def write() -> str:
+        Checkpoint(settings.checkpoint).probe()
+        return "a small file was written, read and removed"
+
+    def compare() -> str:
+        observed = observed_at(Checkpoint(settings.checkpoint))
+        if observed is None:
+            return "nothing to compare with yet"
+        desired = Desired(plan, settings.shards)
+        step = next_step(observed, desired)
+        if isinstance(step, Refusal):
+            raise step.error()
+        gist = planned(settings.checkpoint, observed, desired).gist()
+        changes = "; ".join(gist) or "the plan and the number of shards are the checkpoint's"
+        hints = hints_kept(observed.birth, plan)
+        return (
+            f"{changes}; joins stay laid out by {', '.join(hints)} as before" if hints else changes
+        )
+
+    readable = checked(f"{where}: read", look)
+    yield readable
+    yield checked(f"{where}: write", write)
+    if readable.status == "ok":
+        yield checked(f"{where}: same plan", compare)
 
 
 def of_brokers(settings: Settings) -> list[Check]:

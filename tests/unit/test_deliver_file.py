@@ -12,7 +12,7 @@ from ikebana.delivering.probes import Probes
 from ikebana.delivering.sink_plan import SinkPlan, sink_plan
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring import pipeline, sink_file
-from ikebana.processor.authoring.given_settings import given_settings
+from ikebana.processor.authoring.pipeline import given_settings
 from ikebana.processor.cli.main import cli
 
 ALONE = """\

@@ -20,8 +20,8 @@ from ikebana import Column, EventTime, Input, Linear, Output, Plan, PlanError, U
 from ikebana.errors import CheckpointError, SourceError
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.checkpoint.preflight import of_histories
 from ikebana.processor.engine.testing.run import Run
+from ikebana.processor.kafka.preflight import of_histories
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import History
 from ikebana.processor.topics import row_files

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.base.check import Check
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
-from ikebana.processor.checkpoint.preflight import of_checkpoint, of_java
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.preflight import checks
+from ikebana.processor.kafka.preflight import of_checkpoint, of_java
 from ikebana.processor.topics.source_offset import SourceOffset
 from support.pipeline_processes import Pipeline
 
