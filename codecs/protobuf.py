@@ -137,6 +137,8 @@ class Messages:
         match field.type:
             case field.TYPE_BYTES:
                 return _base64
+            case field.TYPE_STRING:
+                return _text
             case field.TYPE_FLOAT:
                 return CONVERTS["float"]
             case field.TYPE_DOUBLE:
@@ -155,6 +157,12 @@ def _key(key: Any) -> str:
 
 def _base64(value: bytes) -> str:
     return b64encode(value).decode()
+
+
+def _text(value: Any) -> str:
+    if value.__class__ is not str:
+        raise DecodeError("Protobuf", "a text is not UTF-8")
+    return str(value)
 
 
 _seconds, _time = timestamp_of(0), time_of(9)

@@ -212,6 +212,16 @@ def test_defaults_and_aliases_of_the_text_of_a_schema_count() -> None:
     }
 
 
+def test_a_text_that_is_not_utf_8_is_refused() -> None:
+    """In proto2 the library gives its bytes."""
+    text = 'syntax = "proto2"; message Row { optional string name = 1; }'
+    schemas = Described({7: [serialized(parsed_text("rows.proto", text))]})
+
+    assert ProtobufDecoder(schemas).decode(prefixed(b"\n\2\xc3\xa9")) == {"name": "é"}
+    with pytest.raises(DecodeError, match="a text is not UTF-8"):
+        ProtobufDecoder(schemas).decode(prefixed(b"\n\1\xff"))
+
+
 def test_a_message_is_found_by_its_place() -> None:
     """Here the second one within the first."""
     schemas, _ = wide()
