@@ -150,7 +150,7 @@ class _Nest:
             if not compares_as_data(self._layers.type_of(key)):
                 problem = (
                     f"is of type {self._layers.type_of(key)}, whose equal values may differ as "
-                    f"data, as 1 month and 30 days do; compare epoch({step.key}), or its text"
+                    f"data, as 1 month and 30 days do; compare epoch_us({step.key}), or its text"
                 )
                 self._layers.refuse("key", problem, step.key)
         if step.select is not None:

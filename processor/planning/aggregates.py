@@ -118,7 +118,7 @@ def _in_order(aggregate: Aggregate, kinds: Sequence[str]) -> Aggregate:
             (
                 aggregate.name,
                 "is of INTERVAL, of which SQL takes some that differ as data for equal, as "
-                "1 month and 30 days: take epoch(…) of it, or its text",
+                "1 month and 30 days: take epoch_us(…) of it, or its text",
             )
         )
     sorts_as_json = all(_sorts_as_json(kind) or kind in _DOUBLES for kind in kinds)

@@ -207,6 +207,17 @@ def test_ends_of_a_type_are_the_ends_of_an_order_that_is_turned(
         check_turned(kind, drawn, limit)
 
 
+def test_microseconds_of_lengths_are_equal_as_sql_compares_them() -> None:
+    """What refusals of lengths propose: seconds differ, since they take a year for 365.25 days."""
+    pairs = [(one, other) for one in LENGTHS[:-1] for other in LENGTHS[:-1]]
+    equal = "SELECT ?::INTERVAL = ?::INTERVAL"
+
+    for one, other in pairs:
+        assert asked(equal, one, other) == asked(
+            "SELECT epoch_us(?::INTERVAL) = epoch_us(?::INTERVAL)", one, other
+        )
+
+
 def test_lengths_that_differ_as_data_may_be_peers() -> None:
     """A month has 30 days, and a day 24 hours, in the order of SQL."""
     tables = {"t": {"id": "BIGINT", "x": "INTERVAL"}}

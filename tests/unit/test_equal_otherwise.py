@@ -22,7 +22,7 @@ SCOPE = Scope(
 @pytest.mark.parametrize(
     ("condition", "problem"),
     [
-        ("a.span = b.span", r"epoch\(a.span\) = epoch\(b.span\)"),
+        ("a.span = b.span", r"epoch_us\(a.span\) = epoch_us\(b.span\)"),
         ("a.spans = b.spans", r"INTERVAL\[\], whose equal values may differ as data"),
         ("a.name COLLATE NOCASE = b.name", "a collation does not reach"),
     ],
@@ -40,13 +40,13 @@ def test_a_join_compares_data(condition: str, problem: str) -> None:
 @pytest.mark.parametrize("key", ["span", "{'s': span}"])
 def test_an_interval_is_no_key(key: str) -> None:
     """Neither of a linear operator nor of a reduction, whose `by` is one."""
-    with pytest.raises(ChainError, match="1 month and 30 days do; compare epoch"):
+    with pytest.raises(ChainError, match="1 month and 30 days do; compare epoch_us"):
         Chain([("l", Sql(key=key))], SCOPE)
 
 
 def test_seconds_of_an_interval_are_a_key() -> None:
     """As the refusal says."""
-    assert Chain([("l", Sql(key="epoch(span)"))], SCOPE).scope.types[KEY] == JSON
+    assert Chain([("l", Sql(key="epoch_us(span)"))], SCOPE).scope.types[KEY] == JSON
 
 
 def reduced(aggregate: str, *kinds: str) -> Plan:
@@ -65,11 +65,13 @@ def test_an_interval_is_ordered_by_its_length_and_not_counted_as_it_is(kind: str
     """As data 1 month and 30 days are two values, for SQL they are one: it has to be said."""
     for aggregate in ("min(x)", "max(x)", "top(2, x)"):
         assert reduced(aggregate, kind)
-    with pytest.raises(PlanError, match=r"operators\.r\.aggregates\.a: .*take epoch\(…\) of it"):
+    with pytest.raises(
+        PlanError, match=r"operators\.r\.aggregates\.a: .*take epoch_us\(…\) of it"
+    ):
         reduced("distinct(x)", kind)
 
 
-@pytest.mark.parametrize("aggregate", ["max(epoch(x))", "distinct(x::VARCHAR)", "count(x)"])
+@pytest.mark.parametrize("aggregate", ["max(epoch_us(x))", "distinct(x::VARCHAR)", "count(x)"])
 def test_what_is_said_of_an_interval_is_computed(aggregate: str) -> None:
     """As the refusal says."""
     assert reduced(aggregate, "INTERVAL")

@@ -297,7 +297,7 @@ def _refuse_other_kind(sides: _Sides, left: Flat, right: Flat) -> None:
         )
     raise ExpressionError(
         f"{one} = {other} compares {left.type}, whose equal values may differ as data, as 1 "
-        f"month and 30 days do; compare seconds, as in epoch({one}) = epoch({other})"
+        f"month and 30 days do; compare its length, as in epoch_us({one}) = epoch_us({other})"
     )
 
 
