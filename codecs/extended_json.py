@@ -16,7 +16,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.encodings import from_base64, timestamp_of, zoned_timestamp
 from ikebana.codecs.errors import DecodeError
 
-_UUID = 4
+_UUID = "4"
 _millis = timestamp_of(3)
 
 
@@ -64,7 +64,7 @@ def _binary(value: Any, kind: Any) -> str:
     if isinstance(value, dict):
         value, kind = value.get("base64"), value.get("subType")
     raw = from_base64(value)
-    return str(UUID(bytes=raw)) if kind is not None and int(kind, 16) == _UUID else str(value)
+    return str(UUID(bytes=raw)) if str(kind).lstrip("0") == _UUID else str(value)
 
 
 _CONVERTS: dict[str, Callable[[Any, Any], Any]] = {

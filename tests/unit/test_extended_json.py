@@ -1,6 +1,7 @@
 """MongoDB's documents in Debezium's events: Extended JSON, and the key in a text."""
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
@@ -57,6 +58,16 @@ def test_an_object_of_extended_json_is_its_value(written: Any, value: Any) -> No
 def test_other_objects_stay(written: Any) -> None:
     """Those without a form, and those that do not fit theirs."""
     assert plain(written) == written
+
+
+def test_nothing_that_looks_like_one_is_an_error() -> None:
+    """What a writer may have under such a name, at worst it stays."""
+    inner = [None, True, -1, 1.5, "", "x", "1e999999999", "!!", [], {}, {"$numberLong": "x"}]
+    inner += [{"base64": "aGk=", "subType": kind} for kind in (4, "04", "zz", None)]
+    names = ("$oid", "$numberLong", "$numberDecimal", "$date", "$binary", "$undefined", "$other")
+    for name, value, kind in product(names, inner, (None, 4, "04", "zz", [])):
+        document = {name: value, "$type": kind}
+        json.dumps(plain(document))
 
 
 def test_documents_are_rows_with_types() -> None:
