@@ -40,6 +40,8 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> str:
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     meta = {"name": name, "labels": labels}
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    # The controllers make it; no pod is admitted before.
+    cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=60s")
     return name
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import yaml
 from deploy import tools
 from deploy.charts import CHART, ROOT, tool
 from ikebana.processor.base.java import find_java
+from support.shipped import wheel
 
 DEPLOY = ROOT / "deploy"
 
@@ -47,13 +47,7 @@ def test_hadolint_finds_nothing() -> None:
 
 def test_the_wheel_has_the_real_files(tmp_path: Path) -> None:
     """The three folders that src/ikebana links to are in the wheel, as files."""
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", tmp_path, ROOT],
-        check=True,
-        timeout=240,
-    )
-    (wheel,) = tmp_path.glob("*.whl")
-    names = set(zipfile.ZipFile(wheel).namelist())
+    names = set(zipfile.ZipFile(wheel(tmp_path, quick=True)).namelist())
     wanted = {
         f"ikebana/{path.relative_to(ROOT)}"
         for folder in ("processor", "arrangements", "codecs", "compiled", "serving", "delivering")
