@@ -37,7 +37,7 @@ prepared: $(VENV)/.prepared
 test: $(VENV)/.prepared  ## Run the tests, with an embedded broker and Spark
 	$(BIN)/python -m pytest $(AT_ONCE) -m "not cdc and not deploy and not full"
 
-test-full: $(VENV)/.prepared  ## Run those too that take minutes: every fault, every example, the demo
+test-full: $(VENV)/.prepared  ## Run those too that take minutes: every fault, every example
 	IKEBANA_HYPOTHESIS=$${IKEBANA_HYPOTHESIS:-usual} $(BIN)/python -m pytest -m "not cdc and not deploy"
 
 cdc-jars: $(STAMP)  # What test-cdc would fetch otherwise, 540 MB

@@ -9,7 +9,7 @@ import pytest
 
 from support.waiting import patient
 
-pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
 def test_the_demo_checks_its_own_result_and_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -62,10 +62,12 @@ def test_other_objects_stay(written: Any) -> None:
 
 def test_nothing_that_looks_like_one_is_an_error() -> None:
     """What a writer may have under such a name, at worst it stays."""
-    inner = [None, True, -1, 1.5, "", "x", "1e999999999", "!!", [], {}, {"$numberLong": "x"}]
-    inner += [{"base64": "aGk=", "subType": kind} for kind in (4, "04", "zz", None)]
+    inner: list[Any] = [None, True, -1, 1.5, "", "x", "1e999999999", "!!", [], {}]
+    inner.append({"$numberLong": "x"})
+    kinds: list[Any] = [None, 4, "04", "zz", []]
+    inner += [{"base64": "aGk=", "subType": kind} for kind in kinds]
     names = ("$oid", "$numberLong", "$numberDecimal", "$date", "$binary", "$undefined", "$other")
-    for name, value, kind in product(names, inner, (None, 4, "04", "zz", [])):
+    for name, value, kind in product(names, inner, kinds):
         document = {name: value, "$type": kind}
         json.dumps(plain(document))
 
