@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import UNSET
 
 from ikebana.codecs import canonical
-from ikebana.codecs.encodings import COUNTED, Convert
+from ikebana.codecs.encodings import COUNTED, Convert, decimals
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.semantic_types import DECIMAL, PRECISION, Meaning, meaning_of_name
 
@@ -157,7 +157,7 @@ def _uuid(value: bytes | str) -> str:
 def _duration(value: bytes | str) -> str:
     months, days, millis = _DURATION.unpack(as_bytes(value))
     seconds, rest = divmod(millis, 1_000)
-    return f"P{months}M{days}DT{seconds}{f'.{rest:03d}'.rstrip('0') if rest else ''}S"
+    return f"P{months}M{days}DT{seconds}{decimals(rest, 3)}S"
 
 
 _DURATION = struct.Struct("<III")

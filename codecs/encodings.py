@@ -140,7 +140,8 @@ def date_of(value: Any) -> str | None:
     return None if days is None else INFINITE_DAYS.get(days) or _day(days)
 
 
-def _fraction(part: int, digits: int) -> str:
+def decimals(part: int, digits: int) -> str:
+    """The decimals of a second: `part` in units of the last of so many digits; none of zero."""
     return f".{part:0{digits}d}".rstrip("0") if part else ""
 
 
@@ -153,7 +154,7 @@ def time_of(digits: int) -> Convert:
             return None
         count = _integer(value, "a number of parts of a second")
         seconds, part = divmod(abs(count), unit)
-        return f"{'-' if count < 0 else ''}{clock(seconds)}{_fraction(part, digits)}"
+        return f"{'-' if count < 0 else ''}{clock(seconds)}{decimals(part, digits)}"
 
     return convert
 
@@ -177,7 +178,7 @@ def timestamp_of(digits: int) -> Convert:
             return infinite
         seconds, part = divmod(count, unit)
         days, second = divmod(seconds, _DAY)
-        return f"{_day(days)}T{clock(second)}{_fraction(part, digits)}"
+        return f"{_day(days)}T{clock(second)}{decimals(part, digits)}"
 
     return convert
 
@@ -275,7 +276,7 @@ def duration(value: Any) -> str | None:
         return value
     whole = round(value) if isinstance(value, float | Decimal) else value
     seconds, part = divmod(abs(count := _integer(whole, "a number of microseconds")), 10**6)
-    return f"PT{'-' if count < 0 else ''}{seconds}{_fraction(part, 6)}S"
+    return f"PT{'-' if count < 0 else ''}{seconds}{decimals(part, 6)}S"
 
 
 DIGITS = {"millis": 3, "micros": 6, "nanos": 9}

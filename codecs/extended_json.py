@@ -40,9 +40,9 @@ def plain(value: Any) -> Any:
 
 
 def _text(value: Any, _: Any) -> str:
-    if value.__class__ is not str:
+    if not isinstance(value, str):
         raise ValueError
-    return str(value)
+    return value
 
 
 def _number(value: Any, _: Any) -> Any:

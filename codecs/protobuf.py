@@ -24,7 +24,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.avro_schema import SchemaUnknown
 from ikebana.codecs.avro_values import CONVERTS
 from ikebana.codecs.change import Change, Headers, Needs
-from ikebana.codecs.encodings import duration, time_of, timestamp_of
+from ikebana.codecs.encodings import decimals, duration, time_of, timestamp_of
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.framing import Part, locate
 from ikebana.codecs.keyed_upserts import KeyedUpserts
@@ -160,9 +160,9 @@ def _base64(value: bytes) -> str:
 
 
 def _text(value: Any) -> str:
-    if value.__class__ is not str:
+    if not isinstance(value, str):
         raise DecodeError("Protobuf", "a text is not UTF-8")
-    return str(value)
+    return value
 
 
 _seconds, _time = timestamp_of(0), time_of(9)
@@ -172,8 +172,7 @@ _BILLION = 1_000_000_000
 def _timestamp(message: Any) -> str:
     # The count of nanoseconds may need more than 64 bits.
     over, nanos = divmod(message.nanos, _BILLION)
-    fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
-    return f"{_seconds(message.seconds + over)}{fraction}Z"
+    return f"{_seconds(message.seconds + over)}{decimals(nanos, 9)}Z"
 
 
 def _date(message: Any) -> Any:

@@ -7,7 +7,7 @@ dates have years, only values with a zone an offset, only durations parts in the
 from collections.abc import Mapping
 from typing import Any
 
-from ikebana.codecs.encodings import INTEGERS, expected, zoned_time, zoned_timestamp
+from ikebana.codecs.encodings import INTEGERS, decimals, expected, zoned_time, zoned_timestamp
 
 _INFINITE = {"POSITIVE_INFINITY": "infinity", "NEGATIVE_INFINITY": "-infinity"}
 
@@ -63,8 +63,7 @@ def _duration(value: Mapping[str, Any]) -> str:
     hours, minutes = _part(value, "hours"), _part(value, "minutes")
     nanos = _part(value, "seconds") * 10**9 + _part(value, "nanos")
     seconds, rest = divmod(abs(nanos), 10**9)
-    fraction = f".{rest:09d}".rstrip("0") if rest else ""
-    return f"P{days}T{hours}H{minutes}M{'-' if nanos < 0 else ''}{seconds}{fraction}S"
+    return f"P{days}T{hours}H{minutes}M{'-' if nanos < 0 else ''}{seconds}{decimals(rest, 9)}S"
 
 
 _DAYS = ("year", "month", "day")

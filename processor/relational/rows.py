@@ -245,7 +245,10 @@ def in_one_direction(orders: Sequence[Sorted]) -> tuple[list[str], list[str], bo
 
 
 def _length(sql: str) -> str:
-    """The microseconds of an interval as SQL compares intervals, with months of 30 days."""
+    """The microseconds of an interval as SQL compares intervals, with months of 30 days.
+
+    `epoch_us` is the same, but fails where they need more than 64 bits.
+    """
     year, month, day, hour, minute, micros = (
         f"date_part('{part}', {sql})"
         for part in ("year", "month", "day", "hour", "minute", "microsecond")
