@@ -24,7 +24,7 @@ from ikebana.errors import ConfigError
 from ikebana.processor.base.closing import Closes
 from ikebana.processor.base.garbage import uncollected
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.base.spelling import instead
+from ikebana.processor.base.texts import instead
 from ikebana.processor.kafka import following, reading_rights
 from ikebana.processor.kafka.following import ClosedTimes, Following, Piece, Resume, Since
 from ikebana.processor.linear.settled import Texts, texts

@@ -16,7 +16,7 @@ from ikebana.codecs.progress import Times
 from ikebana.errors import IkebanaError
 from ikebana.processor.base.closing import Closes
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.base.spelling import hint
+from ikebana.processor.base.texts import hint
 from ikebana.serving import common_times, page_tokens
 from ikebana.serving.layout import State, Totals
 from ikebana.serving.view import (

@@ -15,7 +15,7 @@ from ikebana.processor.authoring.values import (
     as_names,
     choice,
 )
-from ikebana.processor.base.spelling import instead
+from ikebana.processor.base.texts import instead
 from ikebana.processor.planning.plan import Plan
 
 Mode = Literal["current", "changes", "history"]

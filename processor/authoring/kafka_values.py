@@ -10,7 +10,7 @@ import re
 from confluent_kafka import KafkaException, Producer
 
 from ikebana.processor.authoring.settings import redacted
-from ikebana.processor.base.spelling import hint
+from ikebana.processor.base.texts import hint
 
 _NONE = "ikebana.no.such.setting"
 # Not checked, since the library would load the file.

@@ -33,9 +33,7 @@ from ikebana.processor.authoring.settings_part import (
     overlaid,
 )
 from ikebana.processor.authoring.wording import part_keys, worded
-from ikebana.processor.base.counting import counted
-from ikebana.processor.base.printable import printable
-from ikebana.processor.base.spelling import did_you_mean
+from ikebana.processor.base.texts import counted, did_you_mean, printable
 from ikebana.processor.linear.modules import look_in
 from ikebana.processor.linear.sql_functions import as_written
 from ikebana.processor.planning.plan import Plan

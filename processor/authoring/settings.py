@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.kafka_names import KAFKA_NAMES
-from ikebana.processor.base.spelling import hint
+from ikebana.processor.base.texts import hint
 
 if TYPE_CHECKING:
     from ikebana.processor.authoring.deliver_part import DeliverPart

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from ikebana.codecs.formats import FORMATS
-from ikebana.processor.base.spelling import hint
+from ikebana.processor.base.texts import hint
 from ikebana.processor.linear.steps import project
 from ikebana.processor.planning import starts
 

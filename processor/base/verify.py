@@ -30,7 +30,7 @@ from typing import Literal, NamedTuple
 
 from ikebana.arrangements.update import pieces
 from ikebana.codecs.progress import ProgressRecord, Promise
-from ikebana.processor.base import counting
+from ikebana.processor.base import texts
 from ikebana.processor.base.diff_reader import ClosedBatch, History, Part, PlacedUpdate
 
 Verdict = Literal["ok", "offence", "not verifiable"]
@@ -264,7 +264,7 @@ def batch_offence(
             )
             return Offence(sentence, number, place)
     if counted and len(batch.updates) != progress.count:
-        updates = counting.counted(len(batch.updates), "update")
+        updates = texts.counted(len(batch.updates), "update")
         sentence = (
             f'batch {number} of "{topic}" has {updates}, its progress counts {progress.count:,}'
         )

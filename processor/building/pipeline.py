@@ -11,7 +11,7 @@ from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format, KeyFormat
 from ikebana.codecs.sql_type import parsed
 from ikebana.errors import ConfigError, PlanError
-from ikebana.processor.base.spelling import instead
+from ikebana.processor.base.texts import instead
 from ikebana.processor.building.collection import Collection, add_join, concat
 from ikebana.processor.building.parts import Parts, here, placed
 from ikebana.processor.building.rows import columns_of

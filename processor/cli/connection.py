@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ikebana.errors import ConfigError
-from ikebana.processor.base.spelling import instead
+from ikebana.processor.base.texts import instead
 from ikebana.processor.kafka import reading_rights
 from ikebana.processor.kafka.client import with_registry
 

@@ -13,7 +13,7 @@ from ikebana import __version__
 from ikebana.errors import EXIT_FENCED, FencedError, IkebanaError, OutputError
 from ikebana.processor.base import log_lines
 from ikebana.processor.base.garbage import seldom_collect
-from ikebana.processor.base.spelling import instead
+from ikebana.processor.base.texts import instead
 
 # Name: module, and the line in the list of commands.
 _COMMANDS = {

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ikebana.errors import PlanError
 from ikebana.processor.authoring.settings import Settings, redacted
-from ikebana.processor.base.printable import printable
+from ikebana.processor.base.texts import printable
 from ikebana.processor.explain import joining, reading
 from ikebana.processor.explain.estimates import Work, estimates
 from ikebana.processor.explain.graph import Graph, as_run, as_written

@@ -7,8 +7,7 @@ from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from ikebana.processor.authoring.deliver_part import DeliverPart
-from ikebana.processor.base.counting import counted
-from ikebana.processor.base.printable import printable
+from ikebana.processor.base.texts import counted, printable
 from ikebana.processor.engine.held import held_outputs
 from ikebana.processor.explain import joining, reading, windowing
 from ikebana.processor.explain.words import listed, named_lines, one_line, steps_lines

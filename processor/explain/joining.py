@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from ikebana.processor.base.counting import counted
-from ikebana.processor.base.printable import printable
+from ikebana.processor.base.texts import counted, printable
 from ikebana.processor.explain.words import lines_of, listed, one_line, step_lines
 from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.json_text import quoted

@@ -9,8 +9,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import NamedTuple
 
-from ikebana.processor.base.counting import counted
-from ikebana.processor.base.printable import printable
+from ikebana.processor.base.texts import counted, printable
 from ikebana.processor.explain import joining
 from ikebana.processor.explain.words import listed, named_lines, one_line
 from ikebana.processor.linear.chain import Named

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
-from ikebana.processor.base.counting import counted
+from ikebana.processor.base.texts import counted
 from ikebana.processor.explain import estimates
 from ikebana.processor.explain.estimates import Work
 from ikebana.processor.explain.explanation import ALL, MEANINGS, Cost, Explanation

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ikebana.processor.base.printable import printable
+from ikebana.processor.base.texts import printable
 from ikebana.processor.explain.words import listed, one_line
 from ikebana.processor.kernels.frames import Frame, FrameBound
 from ikebana.processor.kernels.window_values import OFFSETS, PATTERN, RANKS, SIZED, WindowFunction

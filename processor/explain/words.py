@@ -9,7 +9,7 @@ format.
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from ikebana.processor.base.printable import printable
+from ikebana.processor.base.texts import printable
 from ikebana.processor.linear.functions import name_of
 from ikebana.processor.linear.scope import plain
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ikebana.processor.base import spelling
+from ikebana.processor.base import texts
 from ikebana.processor.base.notice import Notice
 from ikebana.processor.checkpoint.inputs import read_whole
 from ikebana.processor.kafka import client, topics
@@ -49,7 +49,7 @@ def near(admin: AdminClient, topic: str) -> str | None:
         listed: Mapping[str, object] = admin.list_topics(timeout=topics.REQUEST_S).topics
         return listed.keys()
 
-    return spelling.did_you_mean(topic, patiently(ask, "the brokers"))
+    return texts.did_you_mean(topic, patiently(ask, "the brokers"))
 
 
 def missing(plan: Plan, admin: AdminClient) -> dict[str, str]:

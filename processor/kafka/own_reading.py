@@ -5,7 +5,7 @@ from functools import partial
 
 from ikebana.errors import SourceError
 from ikebana.processor.base.check import Check, checked
-from ikebana.processor.base.counting import counted
+from ikebana.processor.base.texts import counted
 from ikebana.processor.base.transition import ReadBack
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.reader import RangeReader

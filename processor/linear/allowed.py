@@ -9,7 +9,7 @@ sampling aggregate.
 import functools
 from typing import Any
 
-from ikebana.processor.base.spelling import hint
+from ikebana.processor.base.texts import hint
 from ikebana.processor.linear.database import asked
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.sql_functions import is_long_name, short_name, user_aggregate

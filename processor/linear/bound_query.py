@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import msgspec
 
-from ikebana.processor.base.spelling import instead
+from ikebana.processor.base.texts import instead
 from ikebana.processor.linear.database import asked, connection, first_line
 from ikebana.processor.linear.functions import FunctionError
 from ikebana.processor.linear.json_text import quoted

@@ -21,7 +21,7 @@ from typing import Any
 import duckdb
 
 from ikebana.codecs.sql_type import NAMES, TypeTextError, parsed
-from ikebana.processor.base.spelling import hint
+from ikebana.processor.base.texts import hint
 from ikebana.processor.linear.allowed import refuse_bare, refuse_call
 from ikebana.processor.linear.collations import LOOSE, loose
 from ikebana.processor.linear.database import asked, first_line

@@ -29,7 +29,7 @@ from ikebana.codecs.sql_type import (
     type_of,
     within,
 )
-from ikebana.processor.base.printable import is_seen
+from ikebana.processor.base.texts import is_seen
 
 JSON = str(sql_type.JSON)
 BLOB = "BLOB"

@@ -28,7 +28,7 @@ from ikebana.codecs.formats import (
     OutputTraits,
 )
 from ikebana.errors import ConfigError, PlanError
-from ikebana.processor.base.spelling import instead
+from ikebana.processor.base.texts import instead
 from ikebana.processor.kernels.window_values import WindowFunction
 from ikebana.processor.linear.functions import name_of, why_not_portable
 from ikebana.processor.linear.settled import settle, settle_fields

@@ -10,7 +10,7 @@ from ikebana.codecs.formats import FORMATS, IN_REGISTRY
 from ikebana.codecs.shape import namespace_of
 from ikebana.codecs.sql_type import TypeTextError
 from ikebana.errors import ConfigError
-from ikebana.processor.base.spelling import instead
+from ikebana.processor.base.texts import instead
 from ikebana.processor.linear.chain import ChainError, chain
 from ikebana.processor.linear.expressions import column_type
 from ikebana.processor.linear.json_text import BLOB, field_of

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.processor.base.counting import counted
+from ikebana.processor.base.texts import counted
 from ikebana.processor.linear.json_text import BLOB, quoted
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.aggregates import OF, ROW

@@ -5,7 +5,7 @@ Each function returns a `Derived`, which becomes operators when the types of its
 
 from collections.abc import Callable, Sequence
 
-from ikebana.processor.base.spelling import instead
+from ikebana.processor.base.texts import instead
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.syntax import Node

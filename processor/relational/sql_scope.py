@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TypeVar
 
-from ikebana.processor.base.spelling import instead
+from ikebana.processor.base.texts import instead
 from ikebana.processor.linear.allowed import CLOCKS
 from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.scope import KEY, SHORT, is_ours

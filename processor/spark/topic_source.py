@@ -46,7 +46,7 @@ from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.base import diff_reader, moments
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.base.spelling import instead
+from ikebana.processor.base.texts import instead
 from ikebana.processor.kafka import client, sampling
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.kafka.output_messages import output_reader

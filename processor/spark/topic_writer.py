@@ -23,7 +23,7 @@ from pyspark.sql.types import BinaryType, BooleanType, StringType, StructType
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.base.arrow_json import objects
-from ikebana.processor.base.spelling import instead
+from ikebana.processor.base.texts import instead
 from ikebana.processor.kafka.transactions import write_batch
 
 _KAFKA = "kafka."

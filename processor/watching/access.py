@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from ikebana.errors import ConfigError
-from ikebana.processor.base.spelling import hint
+from ikebana.processor.base.texts import hint
 
 _ALL: Literal["all"] = "all"
 

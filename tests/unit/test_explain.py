@@ -23,7 +23,7 @@ from ikebana.codecs.change import Column
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.base.printable import printable
+from ikebana.processor.base.texts import printable
 from ikebana.processor.cli.explain import explain_command
 from ikebana.processor.explain import reading
 from ikebana.processor.explain.explanation import Cost, Explanation, explained

@@ -28,7 +28,7 @@ from ikebana.processor.authoring.proposing.formats import (
     value_format,
 )
 from ikebana.processor.authoring.proposing.kinds import AvroKinds, Kind, common, hint, of_values
-from ikebana.processor.base.counting import counted
+from ikebana.processor.base.texts import counted
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.planning.plan import Mode
 

@@ -13,7 +13,7 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part
 from ikebana.processor.base.noted import Kind
 from ikebana.processor.base.rows import KeyedUpdate, Truncate, Upserts
-from ikebana.processor.base.spelling import instead
+from ikebana.processor.base.texts import instead
 from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.kernels.loop import Program
 from ikebana.processor.kernels.reduce import Aggregate
