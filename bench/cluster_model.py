@@ -29,7 +29,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ikebana import Input, Output, Upsert
 from ikebana.arrangements.manifest import Manifest
-from ikebana.processor.base.envelope import Tick, pack
+from ikebana.processor.base.rows import Tick, pack
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.kafka import broker, client, markers, progress_topic
 from ikebana.processor.kafka.reader import RangeReader

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ikebana import Output, Plan, Upsert
-from ikebana.processor.base.placing import PartitionRange
+from ikebana.processor.base.sharding import PartitionRange
 from ikebana.processor.planning import planner
 from ikebana.processor.topics.codec_of import codec_of
 from ikebana.processor.topics.decoding import Decoding

@@ -269,7 +269,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:loud a notice that is gone keeps its series": (
         "tests/unit/test_metrics.py::test_a_notice_is_shown",
-        "processor/base/notice.py",
+        "processor/base/notices.py",
         "    result = {(kind, name): 0 for kind in KINDS for name in inputs}\n",
         "    result: dict[tuple[Kind, str], int] = {}\n",
     ),

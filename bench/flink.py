@@ -16,7 +16,7 @@ from string import Template
 
 import java_peers
 
-from ikebana.processor.base.java import find_java
+from ikebana.processor.base.machine import find_java
 from ikebana.processor.kafka import broker_jars
 
 VERSION = "2.3.0"

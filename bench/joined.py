@@ -52,9 +52,8 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.shard import opened
 from ikebana.arrangements.store import Store
-from ikebana.processor.base import by_shard
-from ikebana.processor.base.envelope import Records, pack, unpack
-from ikebana.processor.base.placing import owner_of
+from ikebana.processor.base.rows import Records, pack, unpack
+from ikebana.processor.base.sharding import hop_chunks, owner_of
 from ikebana.processor.engine.dataflow import Beside, Emitted, advance
 from ikebana.processor.engine.testing.run import Run, Unfinished
 from ikebana.processor.planning.plan import Plan
@@ -146,7 +145,7 @@ class Shards(Run):
                 self._manifests[shard] = store.commit(after.batch, _RETAINED)
                 context.__exit__(None, None, None)
             with self._costs.of("send"):
-                for _, row in by_shard.hop_chunks(emitted.hops, len(rows)):
+                for _, row in hop_chunks(emitted.hops, len(rows)):
                     pack(row)
             made.append(emitted)
         self._unfinished = None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import java_peers
 
-from ikebana.processor.base.java import find_java
+from ikebana.processor.base.machine import find_java
 from ikebana.processor.kafka import broker_jars
 
 VERSION = broker_jars.KAFKA_VERSION

@@ -31,7 +31,7 @@ from loaded import (
     wait_until,
 )
 
-from ikebana.processor.base.placing import shard_of
+from ikebana.processor.base.sharding import shard_of
 
 Record = tuple[bytes, bytes | None]
 Case = Callable[[str, Path, argparse.Namespace], dict[str, Any]]

@@ -24,9 +24,8 @@ from rich.console import Console
 from ikebana import Column, DeltaJoin, JoinInput
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay
-from ikebana.processor.base import by_shard
-from ikebana.processor.base.envelope import Records
-from ikebana.processor.base.rows import Upserts
+from ikebana.processor.base.rows import Records, Upserts
+from ikebana.processor.base.sharding import hop_chunks
 from ikebana.processor.engine import dataflow
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning import planner, progress
@@ -101,7 +100,7 @@ class Shard:
             emitted = dataflow.advance(self._plan, overlay, rows, intervals, self._physical)
             # As a sink does, one after the other.
             results += sum(1 for _ in emitted.updates["out"])
-            rows = [row for _, row in by_shard.hop_chunks(emitted.hops, 1)]
+            rows = [row for _, row in hop_chunks(emitted.hops, 1)]
             for key, value in overlay.changes.items():
                 if value is None:
                     self._store.delete(key)

@@ -118,13 +118,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "updates without a key do not hop": (
         f"{JOINS}::test_updates_without",
-        "processor/base/by_shard.py",
+        "processor/base/sharding.py",
         "        placed = keyless if key is None else key\n",
         "        if key is None:\n            continue\n        placed = key\n",
     ),
     "updates without a key go anywhere": (
         f"{JOINS}::test_updates_without",
-        "processor/base/by_shard.py",
+        "processor/base/sharding.py",
         "by_shard(updates, shards, NO_KEY)",
         'by_shard(updates, shards, b"")',
     ),

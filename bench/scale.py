@@ -44,9 +44,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from ikebana import Column, JoinInput
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
-from ikebana.processor.base import by_shard
-from ikebana.processor.base.envelope import Records
-from ikebana.processor.base.rows import Upserts
+from ikebana.processor.base.rows import Records, Upserts
+from ikebana.processor.base.sharding import hop_chunks
 from ikebana.processor.engine import dataflow
 from ikebana.processor.kafka import broker
 from ikebana.processor.planning import planner, progress
@@ -407,7 +406,7 @@ class Day:
 
         def kernel(store: Store) -> int:
             made = dataflow.advance(self._plan, store, rows, intervals, self._physical)
-            self._hops = [row for _, row in by_shard.hop_chunks(made.hops, 1)]
+            self._hops = [row for _, row in hop_chunks(made.hops, 1)]
             return 0
 
         self._batches.run(kernel)

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ikebana.processor.base.columns import InColumns
+from ikebana.processor.base.rows import InColumns
 from ikebana.processor.kernels.upsert_waiting import UpsertValue
 
 def take_states(

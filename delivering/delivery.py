@@ -16,7 +16,7 @@ from ikebana.delivering.sink import Batch, Sink, Table
 from ikebana.delivering.spool import MOST_BYTES, Spooled, SpoolKeeper
 from ikebana.errors import AwayError
 from ikebana.processor.base.log_lines import note
-from ikebana.processor.base.restarts import AttemptFailed, Restarts, persistently
+from ikebana.processor.base.processes import AttemptFailed, Restarts, persistently
 from ikebana.processor.kafka import following, reading_rights
 from ikebana.serving.aligned import Aligning, OpenTopic, Span
 

@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from ikebana.delivering.delivery import Standing
-from ikebana.processor.base.moments import EPOCH_MS
+from ikebana.processor.base.texts import EPOCH_MS
 from ikebana.processor.watching.monitor import scraped
 
 # Name, whether it is a counter, description; all with the label `sink`.

@@ -21,8 +21,7 @@ import msgspec
 from ikebana.codecs.formats import OUTPUT_FORMATS
 from ikebana.codecs.progress import Times
 from ikebana.errors import ConfigError
-from ikebana.processor.base.closing import Closes
-from ikebana.processor.base.garbage import uncollected
+from ikebana.processor.base.processes import Closes, uncollected
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import instead
 from ikebana.processor.kafka import following, reading_rights

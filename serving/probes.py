@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from ikebana.processor.base.moments import EPOCH_MS
+from ikebana.processor.base.texts import EPOCH_MS
 from ikebana.processor.watching.monitor import scraped
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.service import Service

@@ -14,7 +14,7 @@ import msgspec
 
 from ikebana.codecs.progress import Times
 from ikebana.errors import IkebanaError
-from ikebana.processor.base.closing import Closes
+from ikebana.processor.base.processes import Closes
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import hint
 from ikebana.serving import common_times, page_tokens

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from ikebana.errors import ConfigError
-from ikebana.processor.base.moments import EPOCH_MS
+from ikebana.processor.base.texts import EPOCH_MS
 
 _MS = {"ms": 1, "s": 1_000, "min": 60_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 

@@ -20,7 +20,7 @@ from ikebana.arrangements.folders import has_space
 from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import ClosedError, HeldError, SharedDatabase
 from ikebana.errors import AwayError, IkebanaError, SpaceError
-from ikebana.processor.base.moments import moment
+from ikebana.processor.base.texts import moment
 from ikebana.processor.kafka import following
 from ikebana.processor.kafka.diff_topic import PassedError
 from ikebana.processor.kafka.following import ClosedTimes, Following, Resume

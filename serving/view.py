@@ -20,8 +20,8 @@ import msgspec
 from ikebana.arrangements.rocks import LocalDamageError, after
 from ikebana.arrangements.shared_rocks import Entries, View
 from ikebana.errors import IkebanaError
-from ikebana.processor.base.moments import moment
 from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.texts import moment
 from ikebana.serving import layout
 from ikebana.serving.layout import Meta, State, Totals
 

@@ -29,8 +29,8 @@ from itertools import takewhile
 from pathlib import Path
 
 from ikebana.errors import StuckError
-from ikebana.processor.base import stopping
-from ikebana.processor.base.generations import shown
+from ikebana.processor.base import processes
+from ikebana.processor.base.sharding import shown
 
 LIMIT_VARIABLE = "IKEBANA_LONGEST_CALL"
 REPORT_VARIABLE = "IKEBANA_STUCK_CALL"
@@ -122,7 +122,7 @@ def is_own_doing(error: BaseException) -> bool:
     """
     if isinstance(error, Exception):
         return True
-    if isinstance(error, CallStopped | stopping.Stopped):
+    if isinstance(error, CallStopped | processes.Stopped):
         return False
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
@@ -130,7 +130,7 @@ def is_own_doing(error: BaseException) -> bool:
     if trace is None:
         return True
     code = trace.tb_frame.f_code
-    if code.co_filename == stopping.__file__:
+    if code.co_filename == processes.__file__:
         return False
     # An interrupt is raised between instructions; a function raises by one.
     return not isinstance(error, KeyboardInterrupt) or code.co_code[trace.tb_lasti] in _RAISES

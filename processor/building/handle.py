@@ -14,8 +14,8 @@ from ikebana.processor.authoring import sink_file
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.authoring.settings_part import SETTINGS_VARIABLE
 from ikebana.processor.base.log_lines import note
-from ikebana.processor.base.notice import Notice
-from ikebana.processor.base.stopping import Stopping, on_signals
+from ikebana.processor.base.notices import Notice
+from ikebana.processor.base.processes import Stopping, on_signals
 from ikebana.processor.linear import modules
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Plan

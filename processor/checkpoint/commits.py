@@ -13,7 +13,7 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.errors import FencedError
 from ikebana.processor.base.noted import Noted
 from ikebana.processor.base.rows import Seen
-from ikebana.processor.base.skew import Hot
+from ikebana.processor.base.sharding import Hot
 from ikebana.processor.base.transition import (
     NO_TRANSITION,
     NOTHING_REPLAYED,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ikebana.arrangements.manifest import Manifest
-from ikebana.processor.base.envelope import Tick
+from ikebana.processor.base.rows import Tick
 from ikebana.processor.checkpoint.commits import Marker, replaced
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.planning.plan import Plan

@@ -11,8 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from ikebana.errors import CheckpointError
-from ikebana.processor.base.moments import moment
-from ikebana.processor.base.texts import counted
+from ikebana.processor.base.texts import counted, moment
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 
 # An arrangement is the index that joins look up; every other part within the plan is an operator.

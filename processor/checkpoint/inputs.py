@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ikebana.errors import SourceError
-from ikebana.processor.base.generations import shown
 from ikebana.processor.base.offsets import Offsets, offset_in
+from ikebana.processor.base.sharding import shown
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.planning import starts

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.errors import SourceError
-from ikebana.processor.base.moments import moment
+from ikebana.processor.base.texts import moment
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 
 

@@ -13,8 +13,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
 from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.processor.base.diff_reader import History, NoDiffError, Part
-from ikebana.processor.base.moments import moment
-from ikebana.processor.base.texts import counted
+from ikebana.processor.base.texts import counted, moment
 from ikebana.processor.base.verify import Offence, Summary, Verifier
 from ikebana.processor.cli.connection import connected
 from ikebana.processor.kafka.diff_topic import DiffTopic

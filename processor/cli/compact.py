@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 
 from ikebana.errors import ConfigError
-from ikebana.processor.base.moments import moment
-from ikebana.processor.base.texts import counted
+from ikebana.processor.base.texts import counted, moment
 from ikebana.processor.cli.connection import BROKERS, CONFIG, outputs_told
 from ikebana.processor.cli.values import Time
 from ikebana.processor.kafka import reading_rights

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ikebana.errors import ConfigError
-from ikebana.processor.base.files import private_files
 from ikebana.processor.base.log_lines import note
-from ikebana.processor.base.stopping import on_signals
+from ikebana.processor.base.machine import private_files
+from ikebana.processor.base.processes import on_signals
 from ikebana.processor.base.texts import instead
 from ikebana.processor.cli.connection import BROKERS, CONFIG, read_config
 from ikebana.processor.cli.listening import address, ready_within

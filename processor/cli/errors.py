@@ -15,8 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ikebana.processor.base.diff_reader import Part, PlacedUpdate
-from ikebana.processor.base.moments import iso, moment
-from ikebana.processor.base.texts import counted
+from ikebana.processor.base.texts import counted, iso, moment
 from ikebana.processor.cli import finding
 from ikebana.processor.cli.follow import text
 from ikebana.processor.cli.values import shown

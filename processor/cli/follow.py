@@ -20,8 +20,7 @@ from ikebana.codecs.formats import OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import SourceError
 from ikebana.processor.base.diff_reader import ClosedBatch, History, Part, PlacedUpdate
-from ikebana.processor.base.moments import EPOCH_MS, moment, span
-from ikebana.processor.base.texts import counted
+from ikebana.processor.base.texts import EPOCH_MS, counted, moment, span
 from ikebana.processor.base.verify import batch_offence
 from ikebana.processor.cli.connection import connected
 from ikebana.processor.cli.values import NOW, TimeOrNow

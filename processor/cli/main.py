@@ -12,7 +12,7 @@ import click
 from ikebana import __version__
 from ikebana.errors import EXIT_FENCED, FencedError, IkebanaError, OutputError
 from ikebana.processor.base import log_lines
-from ikebana.processor.base.garbage import seldom_collect
+from ikebana.processor.base.processes import seldom_collect
 from ikebana.processor.base.texts import instead
 
 # Name: module, and the line in the list of commands.

@@ -13,7 +13,7 @@ import msgspec
 from ikebana.errors import IkebanaError
 
 if TYPE_CHECKING:
-    from ikebana.processor.base.check import Check
+    from ikebana.processor.base.notices import Check
 
 EXIT_FAILED = 1
 
@@ -54,7 +54,7 @@ def preflight_command(
 def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) -> Iterator["Check"]:
     """Make the checks in order; some need the success of earlier ones."""
     # Imported here, so that `--help` does not wait for DuckDB.
-    from ikebana.processor.base.check import Check, refused
+    from ikebana.processor.base.notices import Check, refused
     from ikebana.processor.checkpoint.checkpoint import Checkpoint
     from ikebana.processor.cli import later
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ikebana.errors import CheckpointError
-from ikebana.processor.base.files import private_files
+from ikebana.processor.base.machine import private_files
 
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.recovering import Left

@@ -6,7 +6,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from ikebana.processor.base.files import private_files
+from ikebana.processor.base.machine import private_files
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, existing
 from ikebana.processor.checkpoint.rescale import rescaled
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ikebana.errors import ConfigError
-from ikebana.processor.base.files import private_files
 from ikebana.processor.base.log_lines import note
-from ikebana.processor.base.stopping import Stopped, on_signals
+from ikebana.processor.base.machine import private_files
+from ikebana.processor.base.processes import Stopped, on_signals
 from ikebana.processor.base.texts import instead
 from ikebana.processor.cli.watching import Watching, watchable, watched
 from ikebana.processor.spark.alone import alone

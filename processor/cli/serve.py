@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ikebana.processor.base.files import private_files
 from ikebana.processor.base.log_lines import note
+from ikebana.processor.base.machine import private_files
 from ikebana.processor.cli.connection import BROKERS, CONFIG, outputs_told
 from ikebana.processor.cli.listening import access_options, address, listening, ready_within
 from ikebana.processor.cli.values import Number

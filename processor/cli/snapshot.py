@@ -13,10 +13,9 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import FACT_FORMATS, OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import ConfigError, SourceError
-from ikebana.processor.base.cdcv2_reader import Published
-from ikebana.processor.base.diff_reader import History, PlacedUpdate
-from ikebana.processor.base.moments import moment
+from ikebana.processor.base.diff_reader import History, PlacedUpdate, Published
 from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.texts import moment
 from ikebana.processor.base.verify import batch_offence
 from ikebana.processor.cli.connection import connected
 from ikebana.processor.cli.sql import print_table

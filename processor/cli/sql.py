@@ -155,7 +155,7 @@ def _say_how_far(reads: "Reads", query: str) -> None:
     A collection that begins after that time is empty as of it.
     """
     from ikebana.processor.base.log_lines import note
-    from ikebana.processor.base.moments import moment
+    from ikebana.processor.base.texts import moment
     from ikebana.processor.relational.sql import tables_of
 
     named = set(tables_of(query))

@@ -14,10 +14,9 @@ from rich.table import Table
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.shard import entries, verify
 from ikebana.errors import ConfigError, IkebanaError, StateFileError
-from ikebana.processor.base.files import private_files
-from ikebana.processor.base.moments import moment
+from ikebana.processor.base.machine import private_files
 from ikebana.processor.base.rows import NULL_KEY
-from ikebana.processor.base.texts import counted, printable
+from ikebana.processor.base.texts import counted, moment, printable
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, existing
 from ikebana.processor.checkpoint.parts import operator_of
 from ikebana.processor.cli.values import shown

@@ -17,8 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ikebana.errors import AccessError, AwayError, ConfigError
-from ikebana.processor.base.moments import moment
-from ikebana.processor.base.texts import counted
+from ikebana.processor.base.texts import counted, moment
 from ikebana.processor.cli.credentials import Credentials, with_credentials
 from ikebana.processor.cli.values import Number
 

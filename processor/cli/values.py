@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ikebana.processor.base import moments
+from ikebana.processor.base import texts
 
 
 def shown(raw: bytes) -> Any:
@@ -51,7 +51,7 @@ class Time(click.ParamType[int]):
         if isinstance(value, int):
             return value
         try:
-            return moments.parsed(str(value))
+            return texts.parse_moment(str(value))
         except ValueError:
             self.fail(
                 f'"{value}" is no time: give a whole number, or, where times are milliseconds, '

@@ -19,24 +19,24 @@ from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Part, Store
 from ikebana.codecs import canonical
 from ikebana.errors import RecordError
-from ikebana.processor.base import skew
-from ikebana.processor.base.columns import Columns, in_columns_of
-from ikebana.processor.base.envelope import Records
 from ikebana.processor.base.noted import MOST, Kind, Noted, NotedRecord, errors_noted, merged
 from ikebana.processor.base.rows import (
+    Columns,
     Errors,
     Facts,
     IgnoredMessages,
     KeyedUpdate,
+    Records,
     Seen,
     Truncate,
     Updates,
     Upserts,
+    in_columns_of,
     keyed,
     times_of,
     updates_of,
 )
-from ikebana.processor.base.skew import Hot
+from ikebana.processor.base.sharding import Hot, hot_keys
 from ikebana.processor.base.transition import (
     FILLED,
     NO_TRANSITION,
@@ -660,7 +660,7 @@ def advance(
     if editing is not None and editing.fills:
         operators.fill(editing)
     _move(plan, operators, rows)
-    hot = [*skew.hot_keys(rows), *budget.hot()]
+    hot = [*hot_keys(rows), *budget.hot()]
     emitted = _emitted(plan, flow, operators, hot, fills=transition.fills)
     parts.release(store, beside.released)
     return emitted

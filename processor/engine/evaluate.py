@@ -13,10 +13,8 @@ from ikebana.arrangements.update import Update
 from ikebana.codecs import canonical, diff
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import ConfigError
-from ikebana.processor.base import by_shard
-from ikebana.processor.base.envelope import Records, Tick, unpack
-from ikebana.processor.base.placing import PartitionRange, owner_of, shard_of
-from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Updates, add
+from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Records, Tick, Updates, add, unpack
+from ikebana.processor.base.sharding import PartitionRange, hop_chunks, owner_of, shard_of
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.engine.dataflow import Beside
 from ikebana.processor.engine.in_process import (
@@ -211,7 +209,7 @@ class Evaluation:
         self._written.take(self.plan, emitted, closed)
         after: _Rows = [[] for _ in self.stores]
         for result in emitted:
-            for shard, row in by_shard.hop_chunks(result.hops, len(after)):
+            for shard, row in hop_chunks(result.hops, len(after)):
                 after[shard].append(row)
         return after
 

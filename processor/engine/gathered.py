@@ -14,8 +14,7 @@ from typing import IO, Self
 
 import msgspec
 
-from ikebana.processor.base.columns import Columned, Columns, InColumns, in_columns_of
-from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.rows import Columned, Columns, InColumns, KeyedUpdate, in_columns_of
 
 MOST = 500_000
 """About so many updates are kept in memory, or fewer large ones."""

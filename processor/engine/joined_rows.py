@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.processor.base.datum import keys_of, values_of
+from ikebana.processor.base.rows import keys_of, values_of
 from ikebana.processor.linear.json_text import BLOB, JSON, quoted
 from ikebana.processor.linear.keys import key_sql
 from ikebana.processor.linear.picking import picked, picking

@@ -16,10 +16,15 @@ from typing import Any, NamedTuple, TypeVar
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import LARGEST, TOO_LARGE, within
-from ikebana.processor.base.columns import Columns, columns_of, in_columns_of, pick
-from ikebana.processor.base.datum import parts_of
-from ikebana.processor.base.generations import shown
-from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.rows import (
+    Columns,
+    KeyedUpdate,
+    columns_of,
+    in_columns_of,
+    parts_of,
+    pick,
+)
+from ikebana.processor.base.sharding import shown
 from ikebana.processor.engine.budget import JoinBudget
 from ikebana.processor.engine.joined_rows import Maker, Sources, asked, carried
 from ikebana.processor.kernels import locked

@@ -33,11 +33,9 @@ from ikebana.arrangements.shard import opened
 from ikebana.codecs.progress import pack_times
 from ikebana.codecs.shape import Ids, framed
 from ikebana.codecs.upsert_out import OutputMessage
-from ikebana.processor.base import by_shard, faults
-from ikebana.processor.base.envelope import Records, Tick, pack, unpack
-from ikebana.processor.base.generations import shown
-from ikebana.processor.base.placing import owner_of
-from ikebana.processor.base.rows import size_of
+from ikebana.processor.base import faults
+from ikebana.processor.base.rows import Records, Tick, pack, size_of, unpack
+from ikebana.processor.base.sharding import hop_chunks, owner_of, shown
 from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.checkpoint.commits import FillProgress, Marker
 from ikebana.processor.checkpoint.continuing import Adopt, Compute, Holder, verdict
@@ -279,7 +277,7 @@ def _send(job: Job, producer: TransactionalProducer, computed: Computed, size: i
                 if output.name in emitted.messages
                 else producer.produce(output.topic, emitted.updates[output.name])
             )
-        for target, row in by_shard.hop_chunks(emitted.hops, len(job.labels)):
+        for target, row in hop_chunks(emitted.hops, len(job.labels)):
             loopback.produce(sender, plan.loopback_topic, target, pack(row))
         # How long the commit takes is not known yet.
         computed.watch.lap("send")

@@ -7,8 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from ikebana.processor.base.moments import moment
-from ikebana.processor.base.texts import counted, printable
+from ikebana.processor.base.texts import counted, moment, printable
 from ikebana.processor.checkpoint.edit_plan import Does, EditPlan, FillSource, Kind, PartPlan
 from ikebana.processor.explain.words import listed
 

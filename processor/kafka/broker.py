@@ -38,8 +38,7 @@ from confluent_kafka.admin import (
 
 from ikebana.arrangements.folders import private_folder
 from ikebana.errors import BrokerError, ConfigError
-from ikebana.processor.base.files import write_whole
-from ikebana.processor.base.java import find_java
+from ikebana.processor.base.machine import find_java, write_whole
 from ikebana.processor.kafka.broker_jars import end_of_log, jars
 
 # A secured broker has two listeners, both encrypted.  `SASL_SSL` is for users with passwords

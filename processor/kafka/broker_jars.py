@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ikebana.errors import BrokerError
-from ikebana.processor.base.files import cache_folder, folder_of
+from ikebana.processor.base.machine import cache_folder, folder_of
 
 KAFKA_VERSION = "4.2.1"
 _FETCH_TIMEOUT_S = 900

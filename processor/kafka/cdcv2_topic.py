@@ -12,7 +12,7 @@ import msgspec
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import fact_codec
 from ikebana.errors import SourceError
-from ikebana.processor.base.cdcv2_reader import Cdcv2Reader, Published
+from ikebana.processor.base.diff_reader import Cdcv2Reader, Published
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.read_topics import ReadTopics
 from ikebana.processor.kafka.reader import Range, RangeReader

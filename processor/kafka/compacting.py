@@ -26,8 +26,8 @@ from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
 from ikebana.errors import SourceError
 from ikebana.processor.base.diff_reader import History, PlacedUpdate
-from ikebana.processor.base.moments import moment
 from ikebana.processor.base.offsets import Offsets, Positions
+from ikebana.processor.base.texts import moment
 from ikebana.processor.base.verify import CollectionDigest, batch_offence
 from ikebana.processor.checkpoint.snapshots import kept_snapshots
 from ikebana.processor.kafka import client, topics

@@ -23,7 +23,7 @@ from ikebana.processor.base.diff_reader import (
     PlacedUpdate,
     Portion,
 )
-from ikebana.processor.base.named_tuples import maker
+from ikebana.processor.base.rows import maker
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.checkpoint.snapshots import passed
 from ikebana.processor.kafka import client, topics

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 from ikebana.errors import IkebanaError
 from ikebana.processor.authoring.proposing.look import Look, look
 from ikebana.processor.authoring.proposing.notices import new_columns, notices
-from ikebana.processor.base.notice import Notice
+from ikebana.processor.base.notices import Notice
 from ikebana.processor.kafka import sampling
 from ikebana.processor.kafka.progress_topic import last_progress
 from ikebana.processor.kafka.reader import RangeReader

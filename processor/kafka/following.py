@@ -20,8 +20,7 @@ from ikebana.codecs.formats import FACT_FORMATS, OUTPUT_FORMATS
 from ikebana.codecs.progress import ProgressRecord, Times
 from ikebana.errors import SourceError
 from ikebana.processor.base.diff_reader import History
-from ikebana.processor.base.named_tuples import maker
-from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.rows import KeyedUpdate, maker
 from ikebana.processor.base.verify import batch_offence
 from ikebana.processor.kafka.cdcv2_topic import Cdcv2Topic, FactPlace
 from ikebana.processor.kafka.diff_topic import DiffTopic, PassedError

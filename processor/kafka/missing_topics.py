@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ikebana.processor.base import texts
-from ikebana.processor.base.notice import Notice
+from ikebana.processor.base.notices import Notice
 from ikebana.processor.checkpoint.inputs import read_whole
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.client import patiently

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 
 from ikebana.errors import SourceError
-from ikebana.processor.base.check import Check, checked
+from ikebana.processor.base.notices import Check, checked
 from ikebana.processor.base.texts import counted
 from ikebana.processor.base.transition import ReadBack
 from ikebana.processor.kafka import client, topics

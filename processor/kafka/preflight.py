@@ -21,9 +21,9 @@ from msgspec.structs import replace
 
 from ikebana.errors import AccessError, ConfigError, IkebanaError
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.base.check import Check, checked, refused
-from ikebana.processor.base.generations import shown
-from ikebana.processor.base.java import java_of
+from ikebana.processor.base.machine import java_of
+from ikebana.processor.base.notices import Check, checked, refused
+from ikebana.processor.base.sharding import shown
 from ikebana.processor.base.texts import counted
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
 from ikebana.processor.checkpoint.evolution import edit_to, hints_kept, resumed

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 
 from ikebana.errors import AccessError
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.base.check import Check
+from ikebana.processor.base.notices import Check
 from ikebana.processor.base.texts import counted
 from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import client, own_topics

@@ -12,7 +12,7 @@ import msgspec
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
 from ikebana.errors import SourceError
-from ikebana.processor.base.moments import moment
+from ikebana.processor.base.texts import moment
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.kafka.reader import Range, RangeReader
 

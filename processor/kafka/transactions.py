@@ -28,8 +28,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from ikebana.codecs import diff
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import AwayError, CheckpointError, FencedError, LateError, SourceError
-from ikebana.processor.base.columns import in_columns_of
-from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.rows import KeyedUpdate, in_columns_of
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.kafka import client, markers, topics
 from ikebana.processor.kafka.client import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ikebana.codecs.shape import Ids
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.base.check import Check, checked
+from ikebana.processor.base.notices import Check, checked
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.planning.written_types import shape_of
 

@@ -27,8 +27,7 @@ import msgspec
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.compiled._arranged import applied, prefixed, staged
-from ikebana.processor.base.columns import Columned, columns_of, in_columns_of
-from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.rows import Columned, KeyedUpdate, columns_of, in_columns_of
 from ikebana.processor.kernels import history, recent
 from ikebana.processor.kernels.history import Changes, Counts, Queue, count_before, move, requeued
 from ikebana.processor.kernels.layout import (

@@ -17,8 +17,7 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
-from ikebana.processor.base.datum import datum_of
-from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.rows import KeyedUpdate, datum_of
 from ikebana.processor.kernels import history, upsert
 from ikebana.processor.kernels.history import Counts, Queue
 

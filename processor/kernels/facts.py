@@ -24,7 +24,7 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
-from ikebana.processor.base.cdcv2_reader import ContradictionError
+from ikebana.processor.base.diff_reader import ContradictionError
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate
 from ikebana.processor.kernels.layout import OfKey, PartKind, StateLayout
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from ikebana.codecs import canonical
 from ikebana.processor.base import calls
-from ikebana.processor.base.generations import shown
+from ikebana.processor.base.sharding import shown
 from ikebana.processor.linear.functions import name_of, raised
 
 

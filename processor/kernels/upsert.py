@@ -32,9 +32,15 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
-from ikebana.processor.base.columns import Columns, columns_of
 from ikebana.processor.base.noted import MOST
-from ikebana.processor.base.rows import KeyedUpdate, Partial, Truncate, Upserts
+from ikebana.processor.base.rows import (
+    Columns,
+    KeyedUpdate,
+    Partial,
+    Truncate,
+    Upserts,
+    columns_of,
+)
 from ikebana.processor.kernels import history, upsert_waiting
 from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, PartKind, StateLayout
 from ikebana.processor.kernels.upsert_waiting import (

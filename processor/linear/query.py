@@ -26,7 +26,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import StuckError
 from ikebana.processor.base import calls
-from ikebana.processor.base.datum import values_of
+from ikebana.processor.base.rows import values_of
 from ikebana.processor.linear.database import (
     MOST_MEMORY,
     MemoryLimitError,

@@ -19,8 +19,8 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from ikebana.codecs import canonical
-from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.sharding import shown
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.backfill import core
 from ikebana.processor.planning.graph import graph_of

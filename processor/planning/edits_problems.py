@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from ikebana.codecs.formats import OUTPUT_FORMATS
-from ikebana.processor.base.generations import shown
+from ikebana.processor.base.sharding import shown
 from ikebana.processor.planning import planner, promises
 from ikebana.processor.planning.backfill import why_not
 from ikebana.processor.planning.edits import Edit, branches_of, has_contents

@@ -33,7 +33,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from ikebana.processor.base.files import cache_folder
+from ikebana.processor.base.machine import cache_folder
 from ikebana.processor.spark.installed import HOME
 
 _JARS = HOME / "jars"

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from ikebana.errors import ConfigError, LostError, SparkStartError
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.base.closing import Closes
 from ikebana.processor.base.fast_paths import OWNERS, FastPath, compiled_code
+from ikebana.processor.base.processes import Closes
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
 from ikebana.processor.spark.connection import is_stopped
 from ikebana.processor.spark.installed import is_this_python

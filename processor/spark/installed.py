@@ -5,7 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from ikebana.processor.base.files import folder_of
+from ikebana.processor.base.machine import folder_of
 
 _folder = folder_of("pyspark")
 assert _folder is not None, "pyspark is installed with ikebana"

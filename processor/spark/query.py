@@ -20,7 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base import faults
 from ikebana.processor.base.fast_paths import FastPath
-from ikebana.processor.base.garbage import collect_at_times
+from ikebana.processor.base.processes import collect_at_times
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.edit_plan import EditPlan

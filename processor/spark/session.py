@@ -21,8 +21,8 @@ from ikebana.errors import IkebanaError, LostError, SparkStartError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base import log_lines
 from ikebana.processor.base.fast_paths import OWNERS, FastPath, compiled_code
-from ikebana.processor.base.java import find_java
-from ikebana.processor.base.stopping import Stopped
+from ikebana.processor.base.machine import find_java
+from ikebana.processor.base.processes import Stopped
 from ikebana.processor.spark import class_archive, launching
 from ikebana.processor.spark.child_processes import environment
 from ikebana.processor.spark.installed import is_this_python

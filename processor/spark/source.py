@@ -31,8 +31,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ikebana.processor.base import calls
-from ikebana.processor.base.envelope import Tick, pack
 from ikebana.processor.base.offsets import Positions
+from ikebana.processor.base.rows import Tick, pack
 from ikebana.processor.checkpoint.commits import replaced, replayed_in
 from ikebana.processor.kafka import inputs, markers, own_reading
 from ikebana.processor.kafka.arrivals import Arrival, Arrivals

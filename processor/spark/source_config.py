@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from ikebana.processor.base.files import write_whole
+from ikebana.processor.base.machine import write_whole
 from ikebana.processor.base.offsets import Positions
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.reach import InputsState

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ikebana.errors import LateError, LostError
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.base.notice import Board
-from ikebana.processor.base.restarts import AttemptFailed, Restarts, persistently
-from ikebana.processor.base.stopping import Stopping
+from ikebana.processor.base.notices import Board
+from ikebana.processor.base.processes import AttemptFailed, Restarts, Stopping, persistently
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.watching.watchers import Watcher

@@ -44,7 +44,7 @@ from pyspark.sql.types import StructType
 
 from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
 from ikebana.errors import ConfigError, SourceError
-from ikebana.processor.base import diff_reader, moments
+from ikebana.processor.base import diff_reader, texts
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import instead
 from ikebana.processor.kafka import client, sampling
@@ -205,7 +205,7 @@ def _time(options: dict[str, str], name: str) -> int | None:
     if name not in options:
         return None
     try:
-        return moments.parsed(options[name])
+        return texts.parse_moment(options[name])
     except ValueError:
         raise _refused(
             f"{name} is a whole number, or a date like 2024-02-29T12:30:00Z, and not "

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
-from ikebana.processor.base.generations import shown
+from ikebana.processor.base.sharding import shown
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.watching.health import BatchProgress
 from ikebana.processor.watching.metrics import TriggerReport

@@ -9,7 +9,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from ikebana.processor.base.garbage import seldom_collect
+from ikebana.processor.base.processes import seldom_collect
 
 _calls = itertools.count(1)
 # After these tasks a process has imported and cached the objects for its kind of task.

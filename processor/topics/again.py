@@ -17,7 +17,7 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.processor.base.offsets import Positions, offset_in
-from ikebana.processor.base.placing import PartitionRange
+from ikebana.processor.base.sharding import PartitionRange
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.backfill import is_read_alike, origin_of, reads_again
 from ikebana.processor.planning.plan import Input, Plan

@@ -17,7 +17,7 @@ import msgspec
 
 from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.progress import add_times, pack_times
-from ikebana.processor.base.cdcv2_reader import ContradictionError
+from ikebana.processor.base.diff_reader import ContradictionError
 
 
 class Coverage(msgspec.Struct, frozen=True):

@@ -9,10 +9,7 @@ from collections.abc import Iterator, Sequence
 from zlib import crc32
 
 from ikebana.arrangements.frontier import Interval
-from ikebana.processor.base.by_shard import MOST_BYTES, MOST_RECORDS, by_shard
-from ikebana.processor.base.envelope import pack
 from ikebana.processor.base.noted import MOST, Noted, NotedRecord
-from ikebana.processor.base.placing import PartitionRange, shard_of
 from ikebana.processor.base.rows import (
     NO_KEY,
     Errors,
@@ -26,7 +23,15 @@ from ikebana.processor.base.rows import (
     Upserts,
     add,
     in_columns,
+    pack,
     updates_of,
+)
+from ikebana.processor.base.sharding import (
+    MOST_BYTES,
+    MOST_RECORDS,
+    PartitionRange,
+    by_shard,
+    shard_of,
 )
 from ikebana.processor.linear.portions import Growing
 from ikebana.processor.planning.plan import Input

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from ikebana.codecs.progress import Times
 from ikebana.errors import IkebanaError
-from ikebana.processor.base.moments import EPOCH_MS
+from ikebana.processor.base.texts import EPOCH_MS
 from ikebana.processor.planning.plan import LOG_CLOCKS, Input, Plan
 
 # A clock says less than this in the first three years after 1970 only.

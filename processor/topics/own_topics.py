@@ -21,10 +21,9 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
 from ikebana.errors import SourceError
 from ikebana.processor.base import diff_reader
-from ikebana.processor.base.envelope import pack
 from ikebana.processor.base.offsets import portion
-from ikebana.processor.base.placing import shard_of
-from ikebana.processor.base.rows import KeyedUpdate, Updates
+from ikebana.processor.base.rows import KeyedUpdate, Updates, pack
+from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.base.transition import ReadBack, ReadBackSpan, Transition
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.topics.messages import Message

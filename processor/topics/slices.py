@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ikebana.processor.base.offsets import offset_in
-from ikebana.processor.base.placing import PartitionRange
 from ikebana.processor.base.rows import FIRST, InSource
+from ikebana.processor.base.sharding import PartitionRange
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics.again import pieces
 from ikebana.processor.topics.decoding import Decoding

@@ -12,8 +12,7 @@ import msgspec
 from ikebana.codecs.debezium_position import Boundaries, Positions, SourcePosition
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.errors import DecodeError
-from ikebana.processor.base.envelope import pack
-from ikebana.processor.base.rows import FIRST, Errors, InSource, Seen
+from ikebana.processor.base.rows import FIRST, Errors, InSource, Seen, pack
 from ikebana.processor.planning.plan import SOURCE_CLOCKS, Input, Plan
 from ikebana.processor.planning.transaction_topics import collections_of
 from ikebana.processor.topics.input_times import topic_key

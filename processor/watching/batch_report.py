@@ -4,10 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ikebana.processor.base import skew
-from ikebana.processor.base.generations import shown
 from ikebana.processor.base.noted import Noted, merged
-from ikebana.processor.base.skew import Hot
+from ikebana.processor.base.sharding import Hot, added_up, shown
 from ikebana.processor.checkpoint.commits import Marker
 
 
@@ -79,7 +77,7 @@ def report(markers: list[Marker], seconds: float, *, owned: bool = True) -> Batc
         waiting=sum(marker.waiting for marker in markers),
         filling=_filling(markers),
         noted=merged(each for marker in markers for each in marker.noted),
-        hot=skew.merged(each for marker in markers for each in marker.hot),
+        hot=added_up(each for marker in markers for each in marker.hot),
         owned=owned,
     )
 

@@ -13,9 +13,8 @@ from rich.text import Text
 from ikebana.errors import IkebanaError
 from ikebana.processor.base import log_lines
 from ikebana.processor.base.fast_paths import FastPath, in_words, missed_owners
-from ikebana.processor.base.moments import moment
-from ikebana.processor.base.notice import Notice
-from ikebana.processor.base.texts import counted
+from ikebana.processor.base.notices import Notice
+from ikebana.processor.base.texts import counted, moment
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.topics.reach import InputsState
 from ikebana.processor.watching.hot_keys import HotWarnings

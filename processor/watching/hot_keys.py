@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from ikebana.processor.base.generations import shown
-from ikebana.processor.base.skew import Hot
+from ikebana.processor.base.sharding import Hot, shown
 from ikebana.processor.watching.metrics import HOT_KEY_SHARE, JOIN_KEY_MATCHES, MetricSample
 
 SHARE = 0.2

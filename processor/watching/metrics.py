@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ikebana.processor.base.fast_paths import FastPath
-from ikebana.processor.base.generations import shown
-from ikebana.processor.base.moments import EPOCH_MS
-from ikebana.processor.base.notice import Notice, counts
+from ikebana.processor.base.notices import Notice, counts
+from ikebana.processor.base.sharding import shown
+from ikebana.processor.base.texts import EPOCH_MS
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.reach import InputsState

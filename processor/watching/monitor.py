@@ -33,10 +33,10 @@ from prometheus_client.registry import Collector
 
 from ikebana import __version__
 from ikebana.processor.authoring.deliver_part import DeliverPart
-from ikebana.processor.base import notice
+from ikebana.processor.base import notices
 from ikebana.processor.base.fast_paths import FastPath, missed_owners
 from ikebana.processor.base.noted import Kind, Noted, NotedRecord, Place
-from ikebana.processor.base.notice import Notice
+from ikebana.processor.base.notices import Notice
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.reach import InputsState
@@ -133,7 +133,7 @@ class Notes:
 class NoticeFigures(msgspec.Struct):
     """A present notice, and since when it holds."""
 
-    kind: notice.Kind
+    kind: notices.Kind
     input: str
     of: str
     words: str
@@ -146,7 +146,7 @@ class Notices:
     def __init__(self) -> None:
         self._figures: list[NoticeFigures] = []
 
-    def take(self, notices: Sequence[notice.Notice], now_ms: int) -> None:
+    def take(self, notices: Sequence[notices.Notice], now_ms: int) -> None:
         """Replace the present notices."""
         since = {(each.kind, each.input, each.of): each.since_ms for each in self._figures}
         # The list is replaced as a whole, so that no thread sees a part of it.

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ikebana.errors import EXIT_FENCED, FencedError, IkebanaError
-from ikebana.processor.base import log_lines
-from ikebana.processor.base.restarts import AttemptFailed, Restarts, persistently
-from ikebana.processor.base.stopping import Stopping
+from ikebana.processor.base.log_lines import VARIABLE
+from ikebana.processor.base.processes import AttemptFailed, Restarts, Stopping, persistently
 from ikebana.processor.kafka.broker import leashed
 from ikebana.processor.watching.sinks import SinkBoard
 
@@ -123,7 +122,7 @@ class SinkProcess:
     def _ran(self) -> tuple[int, str]:
         """Run the process to its end; return its status, and its last error."""
         reading, writing = os.pipe()
-        environ = {**os.environ, **self._environ, log_lines.VARIABLE: "json"}
+        environ = {**os.environ, **self._environ, VARIABLE: "json"}
         with open(reading, encoding="utf-8", errors="replace") as lines:
             with open(writing, "wb") as log:
                 guard, _ = leashed(self._command, Path.cwd(), log, environ)

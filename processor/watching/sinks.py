@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from ikebana.processor.base.closing import Closes
+from ikebana.processor.base.processes import Closes
 
 _EVERY_S = 2.0
 _WITHIN_S = 2.0

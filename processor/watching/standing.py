@@ -1,6 +1,6 @@
 """Describe the records that wait for the frontier, and the inputs that hold it back."""
 
-from ikebana.processor.base.moments import moment
+from ikebana.processor.base.texts import moment
 from ikebana.processor.checkpoint.parts import MOST_COUNTED
 from ikebana.processor.topics.reach import InputsState
 

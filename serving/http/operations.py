@@ -13,8 +13,8 @@ from starlette.responses import Response
 
 from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.base.listening import Problem
-from ikebana.processor.base.moments import EPOCH_MS
 from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.texts import EPOCH_MS
 from ikebana.processor.topics.kinds_of_time import MixedTimesError
 from ikebana.processor.watching.access import Grant
 from ikebana.processor.watching.guard import problem

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from ikebana.codecs.canonical import canonical
 from ikebana.errors import ConfigError
-from ikebana.processor.base import moments
+from ikebana.processor.base import texts
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.serving import reads
 from ikebana.serving.http.wire import (
@@ -292,7 +292,7 @@ def time_of(text: str | None, what: str) -> int | None:
     if text is None:
         return None
     try:
-        return moments.parsed(text)
+        return texts.parse_moment(text)
     except ValueError as error:
         raise ConfigError(
             f'cannot read {what}: "{text}" is no time',

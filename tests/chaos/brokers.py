@@ -9,7 +9,7 @@ from pathlib import Path
 
 from chaos.proxy import Proxy
 from chaos.small_disks import small
-from ikebana.processor.base.java import find_java
+from ikebana.processor.base.machine import find_java
 from ikebana.processor.kafka.broker import Broker, free_port
 from ikebana.processor.kafka.broker_jars import jars
 

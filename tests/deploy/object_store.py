@@ -16,7 +16,7 @@ from typing import Any
 from pyarrow import fs
 
 from deploy import tools
-from ikebana.processor.base.java import find_java
+from ikebana.processor.base.machine import find_java
 from ikebana.processor.kafka.broker import free_port
 from ikebana.processor.kafka.broker_jars import once, retrieve
 from support.pipeline_processes import Pipeline

@@ -10,7 +10,7 @@ from shutil import copytree, rmtree
 
 import pytest
 
-from ikebana.processor.base.moments import moment
+from ikebana.processor.base.texts import moment
 from ikebana.processor.kafka.broker import Broker
 from support.output_judge import committed, judge, progress_of, truth_of
 from support.pipeline_processes import Pipeline, create, delete_before, produce, upserts

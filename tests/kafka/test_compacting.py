@@ -21,8 +21,7 @@ import pytest
 import ikebana
 from ikebana.codecs.snapshot_record import topic_of
 from ikebana.errors import FencedError, SourceError
-from ikebana.processor.base.envelope import unpack
-from ikebana.processor.base.rows import Updates, updates_of
+from ikebana.processor.base.rows import Updates, unpack, updates_of
 from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.cli.main import main
 from ikebana.processor.kafka import compacting, own_reading, topics

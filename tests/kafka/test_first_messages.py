@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from ikebana import Column, Input, Output, Plan, Upsert
 from ikebana.codecs.progress import ProgressRecord, Times
-from ikebana.processor.base.notice import Notice
+from ikebana.processor.base.notices import Notice
 from ikebana.processor.cli.main import cli
 from ikebana.processor.kafka import first_messages
 from ikebana.processor.kafka.broker import Broker

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceTyp
 
 from ikebana.errors import AccessError
 from ikebana.processor.authoring import pipeline
-from ikebana.processor.base.check import Check
+from ikebana.processor.base.notices import Check
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.preflight import checks
 from support.guarded_pipelines import Guarded

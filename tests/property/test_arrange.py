@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay, Store
-from ikebana.processor.base.placing import shard_of
 from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.kernels import arrange, recent
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.processor.base.datum import datum_of
-from ikebana.processor.base.placing import shard_of
-from ikebana.processor.base.rows import KeyedUpdate, Upserts
+from ikebana.processor.base.rows import KeyedUpdate, Upserts, datum_of
+from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement

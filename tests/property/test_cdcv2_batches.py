@@ -14,9 +14,9 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs.cdcv2 import Cdcv2Message, Fact, Progress, UpdateFacts
 from ikebana.codecs.progress import add_times, pack_times
-from ikebana.processor.base.cdcv2_reader import Cdcv2Reader, ContradictionError
-from ikebana.processor.base.placing import shard_of
+from ikebana.processor.base.diff_reader import Cdcv2Reader, ContradictionError
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate
+from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.kernels import facts
 from ikebana.processor.topics.cdcv2_coverage import Coverage, advanced, packed, unpacked
 from support.cdcv2_facts import contradictory, facts_of, histories, statements_of, tellings

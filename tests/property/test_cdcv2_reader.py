@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ikebana.codecs import cdcv2, cdcv2_avro
 from ikebana.codecs.cdcv2 import END, Cdcv2Message, Fact, Progress, UpdateFacts
-from ikebana.processor.base.cdcv2_reader import Cdcv2Reader, ContradictionError, Published
+from ikebana.processor.base.diff_reader import Cdcv2Reader, ContradictionError, Published
 
 LAST = 12
 forms = st.sampled_from([cdcv2, cdcv2_avro])

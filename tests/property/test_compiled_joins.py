@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.processor.base.columns import Columns, rows_of
-from ikebana.processor.base.datum import datum_of
-from ikebana.processor.base.rows import KeyedUpdate, in_columns
+from ikebana.processor.base.rows import Columns, KeyedUpdate, datum_of, in_columns, rows_of
 from ikebana.processor.kernels import arrange, half_join, recent
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import Lookups, Match, half_join_in_columns

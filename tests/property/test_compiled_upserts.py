@@ -15,8 +15,8 @@ from ikebana import Input, Output, Plan, Upsert
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs import diff
-from ikebana.processor.base.placing import PartitionRange
 from ikebana.processor.base.rows import KeyedUpdate, Partial, Truncate, Upserts
+from ikebana.processor.base.sharding import PartitionRange
 from ikebana.processor.kafka import reader, transactions
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.kernels import upsert

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from ikebana import Concat, Input, Linear, Output, Plan, Reduce, Upsert, steps
 from ikebana.codecs import canonical
-from ikebana.processor.base import by_shard
 from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.sharding import hop_chunks
 from ikebana.processor.planning import progress
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.testing import Run, Topics
@@ -152,7 +152,7 @@ def test_hops_are_cut_into_messages(shards: int) -> None:
     """So many updates a message; each is for the shard of its key, and none is lost."""
     updates = [KeyedUpdate(b"%d" % n, b"{}", 1, 1) for n in range(12_000)]
 
-    found = list(by_shard.hop_chunks({"op": updates}, shards))
+    found = list(hop_chunks({"op": updates}, shards))
 
     assert max(len(row.keys) for _, row in found) <= 5_000
     assert sorted(str(key) for _, row in found for key in row.keys) == sorted(

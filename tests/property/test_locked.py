@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Store
-from ikebana.processor.base.placing import shard_of
 from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.kernels import locked
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, Match, half_join

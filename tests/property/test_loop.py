@@ -11,8 +11,8 @@ from ikebana import accumulate, consolidate
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.errors import ConvergenceError
-from ikebana.processor.base.placing import shard_of
 from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.kernels import loop
 from support.loop_programs import (
     NoEndError,

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from ikebana import Update, accumulate, consolidate
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.processor.base.placing import shard_of
 from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.kernels import reduce_rows
 from ikebana.processor.kernels.given import Refused
 from ikebana.processor.kernels.reduce_rows import Function

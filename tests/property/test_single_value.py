@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import sums
 from ikebana.codecs import canonical
-from ikebana.processor.base.placing import shard_of
 from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.kernels import single_value
 from ikebana.processor.kernels.single_value import COUNT_REASON, MANY_REASON, NO_KEY_REASON
 

@@ -16,8 +16,8 @@ from ikebana import Update, accumulate, consolidate
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs.error_record import error_record
-from ikebana.processor.base.placing import shard_of
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
+from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.kernels import state_machine, upsert
 from ikebana.processor.kernels.state_machine import (
     TOMBSTONE,

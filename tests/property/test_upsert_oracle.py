@@ -17,8 +17,8 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Column
-from ikebana.processor.base.placing import shard_of
 from ikebana.processor.base.rows import KeyedUpdate, Partial, Truncate, Upserts
+from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.kernels import upsert as kernel
 from ikebana.processor.linear.steps import valid_between

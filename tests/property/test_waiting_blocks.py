@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.processor.base.placing import shard_of
 from ikebana.processor.base.rows import KeyedUpdate, Partial, Upserts
+from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.checkpoint.parts import moved
 from ikebana.processor.engine.testing.run import rescaled
 from ikebana.processor.kernels import upsert, upsert_waiting

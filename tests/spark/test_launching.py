@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from ikebana.processor.base.java import find_java
+from ikebana.processor.base.machine import find_java
 from ikebana.processor.spark import launching
 from ikebana.processor.spark.installed import HOME
 from support.waiting import patient

@@ -13,7 +13,7 @@ from ikebana.codecs import canonical, cdcv2, cdcv2_avro
 from ikebana.codecs.change import Ignored, Needs
 from ikebana.codecs.debezium import Debezium
 from ikebana.processor.authoring.pipeline import parse
-from ikebana.processor.base.cdcv2_reader import Cdcv2Reader
+from ikebana.processor.base.diff_reader import Cdcv2Reader
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.kafka.broker import Broker
 from support.output_judge import committed

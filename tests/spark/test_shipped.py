@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from ikebana.processor.base.java import find_java
+from ikebana.processor.base.machine import find_java
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.spark import class_archive
 from support.output_judge import judge, truth_of

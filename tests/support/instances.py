@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.base.envelope import Tick, pack
-from ikebana.processor.base.placing import shard_of
-from ikebana.processor.base.rows import Upserts
+from ikebana.processor.base.rows import Tick, Upserts, pack
+from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.checkpoint.checkpoint import Birth, newborn
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.layout import Logged

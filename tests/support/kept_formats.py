@@ -21,10 +21,10 @@ from ikebana.codecs import cdcv2, cdcv2_avro, diff, progress, snapshot_record
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.snapshot_record import SnapshotRecord
-from ikebana.processor.base import envelope
+from ikebana.processor.base import rows
 from ikebana.processor.base.noted import Noted, NotedRecord
 from ikebana.processor.base.rows import Judged, Seen, Updates
-from ikebana.processor.base.skew import Hot
+from ikebana.processor.base.sharding import Hot
 from ikebana.processor.base.transition import ReadBackSpan, Rebuilding, Replayed, Stage, Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.commits import FillProgress, Lease, Marker
@@ -331,7 +331,7 @@ KEPT = (
     Kept("progress-record", PROGRESS, ProgressRecord.encode, progress.decode),
     Kept("snapshot-record", SNAPSHOT, SnapshotRecord.encode, snapshot_record.decode),
     Kept("source-offset", OFFSET, lambda o: msgspec.json.encode(o.to_json()), _offset_read),
-    Kept("exchange-row", EXCHANGED, envelope.pack, envelope.unpack),
+    Kept("exchange-row", EXCHANGED, rows.pack, rows.unpack),
     Kept("diff-headers", (7, -1), _headers, _headers_read),
     Kept("error-record", ERROR, _error, msgspec.json.decode),
     Kept("cdcv2-json", CDCV2, *_cdcv2(cdcv2)),

@@ -12,8 +12,8 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Head
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs.error_record import error_record
-from ikebana.processor.base.placing import shard_of
 from ikebana.processor.base.rows import Upserts
+from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.checkpoint.rescale import rescaled
 from ikebana.processor.engine.dataflow import advance

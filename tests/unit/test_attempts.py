@@ -19,8 +19,7 @@ from ikebana.errors import (
     SparkStartError,
 )
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.base.restarts import AttemptFailed
-from ikebana.processor.base.stopping import Stopping
+from ikebana.processor.base.processes import AttemptFailed, Stopping
 from ikebana.processor.building.handle import PipelineRun
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.spark import alone, supervised

@@ -8,7 +8,7 @@ from rich.console import Console
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.errors import LostError
 from ikebana.processor.base.fast_paths import FastPath
-from ikebana.processor.base.notice import Notice
+from ikebana.processor.base.notices import Notice
 from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource, PartPlan
 from ikebana.processor.topics.reach import InputsState
 from ikebana.processor.watching.batch_report import BatchReport, Filling

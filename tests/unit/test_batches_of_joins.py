@@ -21,9 +21,9 @@ from ikebana import (
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay
 from ikebana.errors import TooMuchError
-from ikebana.processor.base import by_shard
-from ikebana.processor.base.placing import shard_of
+from ikebana.processor.base import sharding
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Upserts
+from ikebana.processor.base.sharding import hop_chunks, shard_of
 from ikebana.processor.base.transition import Transition
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.engine import budget, dataflow, joined_rows, joining, replaying
@@ -206,10 +206,10 @@ def test_updates_without_a_key_hop_to_one_shard(
 ) -> None:
     """What has no key is all of one, wherever it comes from."""
     if in_python:
-        monkeypatch.setattr(by_shard, "spread_columns", None)
+        monkeypatch.setattr(sharding, "spread_columns", None)
     updates = [KeyedUpdate(None, b"%d" % at, at, 1) for at in range(3)]
 
-    found = list(by_shard.hop_chunks({"totals": updates}, 7))
+    found = list(hop_chunks({"totals": updates}, 7))
 
     assert [(shard, row.keys) for shard, row in found] == [(shard_of(NO_KEY, 7), [NO_KEY] * 3)]
 

@@ -7,7 +7,7 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Part
 from ikebana.errors import TooMuchError
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
-from ikebana.processor.base.skew import LEAST, Hot, hash_of
+from ikebana.processor.base.sharding import LEAST, Hot, hash_of
 from ikebana.processor.engine import dataflow
 from ikebana.processor.engine.budget import Budget
 from ikebana.processor.engine.dataflow import NOTHING_BESIDE, Beside

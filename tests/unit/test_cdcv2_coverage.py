@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ikebana.codecs.cdcv2 import END, Progress
-from ikebana.processor.base.cdcv2_reader import ContradictionError
+from ikebana.processor.base.diff_reader import ContradictionError
 from ikebana.processor.topics.cdcv2_coverage import Coverage, advanced, packed, united, unpacked
 
 

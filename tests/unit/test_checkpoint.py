@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from ikebana.errors import CheckpointError
-from ikebana.processor.base import stopping
+from ikebana.processor.base import processes
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, _sealed
 from ikebana.processor.checkpoint.layout import CheckpointFiles, Logged
 from ikebana.processor.topics.source_offset import SourceOffset
@@ -89,9 +89,9 @@ def test_a_signal_while_metadata_are_written_leaves_whole_ones(
 
     def asked(number: int, _: object) -> None:
         signalled.set()
-        raise stopping.Stopped(number)
+        raise processes.Stopped(number)
 
-    with handled_by(signal.SIGTERM, asked), pytest.raises(stopping.Stopped):
+    with handled_by(signal.SIGTERM, asked), pytest.raises(processes.Stopped):
         checkpoint.write(BIRTH)
 
     assert store.objects["ikebana.json"].startswith(b'{"id":"c"')

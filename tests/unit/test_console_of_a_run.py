@@ -19,7 +19,7 @@ from ikebana.errors import AwayError
 from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.authoring.proposing.columns_seen import ColumnsSeen, UndeclaredColumn
 from ikebana.processor.base.noted import Noted, NotedRecord, Place, errors_noted
-from ikebana.processor.base.notice import Notice
+from ikebana.processor.base.notices import Notice
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource, PartPlan
 from ikebana.processor.kafka.records import Record

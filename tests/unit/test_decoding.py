@@ -10,17 +10,21 @@ from zlib import crc32
 import pytest
 
 from ikebana import Column, Input, Linear, Output, Plan, Upsert, steps
-from ikebana.processor.base.envelope import Chunk, Records, Tick, pack, unpack
-from ikebana.processor.base.placing import PartitionRange, shard_of
 from ikebana.processor.base.rows import (
     NULL_KEY,
+    Chunk,
     Errors,
     IgnoredMessages,
     Partial,
+    Records,
+    Tick,
     Truncate,
     Updates,
     Upserts,
+    pack,
+    unpack,
 )
+from ikebana.processor.base.sharding import PartitionRange, shard_of
 from ikebana.processor.planning import planner
 from ikebana.processor.topics.codec_of import codec_of
 from ikebana.processor.topics.decoding import Decoding

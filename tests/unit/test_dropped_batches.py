@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ikebana import Plan
-from ikebana.processor.base.envelope import Records
+from ikebana.processor.base.rows import Records
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.next_step import Observed
 from ikebana.processor.engine.testing.run import born

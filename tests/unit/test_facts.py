@@ -8,7 +8,7 @@ import pytest
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs.cdcv2 import END
-from ikebana.processor.base.cdcv2_reader import ContradictionError
+from ikebana.processor.base.diff_reader import ContradictionError
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import facts
 from ikebana.processor.kernels.facts import ReleasedFacts

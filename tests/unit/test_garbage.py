@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ikebana.processor.base.garbage import collect_at_times, seldom_collect, uncollected
+from ikebana.processor.base.processes import collect_at_times, seldom_collect, uncollected
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ikebana.processor.base.by_shard import hop_chunks
 from ikebana.processor.base.rows import KeyedUpdate, updates_of
+from ikebana.processor.base.sharding import hop_chunks
 from ikebana.processor.engine.gathered import GatheredUpdates
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from ikebana.errors import ConfigError, LostError
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.base.stopping import Stopping
+from ikebana.processor.base.processes import Stopping
 from ikebana.processor.spark.given_session import GivenSpark
 from ikebana.processor.spark.supervised import _Attempts
 

@@ -1,13 +1,12 @@
 """What hops is not counted as read again."""
 
-from ikebana.processor.base import by_shard
-from ikebana.processor.base.envelope import Tick, pack, unpack
-from ikebana.processor.base.rows import KeyedUpdate, size_of
+from ikebana.processor.base.rows import KeyedUpdate, Tick, pack, size_of, unpack
+from ikebana.processor.base.sharding import hop_chunks
 
 
 def test_what_a_hop_brings_is_no_record() -> None:
     """The records that it comes of were counted when they were read."""
-    ((_, row),) = by_shard.hop_chunks({"op": [KeyedUpdate(b"1", b"{}", 1, 1)]}, 1)
+    ((_, row),) = hop_chunks({"op": [KeyedUpdate(b"1", b"{}", 1, 1)]}, 1)
 
     sent = unpack(pack(row))
 

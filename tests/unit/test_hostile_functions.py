@@ -12,7 +12,7 @@ import pytest
 
 from ikebana import Input, Linear, Output, Plan, Reduce, StateMachine, Upsert, steps
 from ikebana.errors import StuckError
-from ikebana.processor.base import calls, stopping
+from ikebana.processor.base import calls, processes
 from ikebana.processor.engine.evaluate import Evaluation
 from support.signals import handled_by
 
@@ -189,10 +189,10 @@ def test_calls_that_are_many_are_not_one_that_hangs(monkeypatch: pytest.MonkeyPa
     assert len(Evaluation(linear(steps.map_(slow))).advance(many, 10)["o"]) == 200
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, stopping.Stopped(15), SystemExit(143)])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, processes.Stopped(15), SystemExit(143)])
 def test_a_signal_during_a_function_is_no_error_of_it(error: Any) -> None:
     """Whoever ends a run by a signal ends it, whatever is being computed."""
-    asked = stopping.Stopping()
+    asked = processes.Stopping()
     handler: Callable[[int, Any], None] = signal.default_int_handler
     if not isinstance(error, type):
         asked.asked = asked.by_signal = isinstance(error, SystemExit)

@@ -13,9 +13,8 @@ from ikebana.codecs.error_record import LONGEST_KEY, LONGEST_VALUE, error_record
 from ikebana.codecs.maxwell import Maxwell
 from ikebana.errors import StuckError
 from ikebana.processor.base import calls
-from ikebana.processor.base.envelope import unpack
-from ikebana.processor.base.placing import PartitionRange
-from ikebana.processor.base.rows import Updates, size_of
+from ikebana.processor.base.rows import Updates, size_of, unpack
+from ikebana.processor.base.sharding import PartitionRange
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import EventTime

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ikebana.errors import JavaError
-from ikebana.processor.base.java import find_java, java_version
+from ikebana.processor.base.machine import find_java, java_version
 
 
 def fake_java(folder: Path, prints: str) -> Path:

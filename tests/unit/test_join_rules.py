@@ -7,7 +7,7 @@ import pytest
 
 from ikebana import Concat, Input, Linear, Output, Plan, Reduce, Upsert, steps
 from ikebana.codecs import cdcv2
-from ikebana.processor.base.cdcv2_reader import Cdcv2Reader
+from ikebana.processor.base.diff_reader import Cdcv2Reader
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.joins.query import AsOfJoin, At, DeltaJoin, JoinInput
 from support.dated_upserts import Play, dated

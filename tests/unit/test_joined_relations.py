@@ -7,7 +7,7 @@ import pytest
 from ikebana import Column, Input, Linear, Output, Plan, Reduce, StateMachine, Upsert, steps
 from ikebana.codecs import canonical, cdcv2
 from ikebana.codecs.formats import OutputFormat
-from ikebana.processor.base.cdcv2_reader import Cdcv2Reader
+from ikebana.processor.base.diff_reader import Cdcv2Reader
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from ikebana.processor.planning.plan import Operator
 from support.dated_upserts import Play, Row, dated

@@ -15,7 +15,7 @@ from ikebana.processor.authoring import pipeline
 from ikebana.processor.authoring.proposing.columns_seen import later_columns
 from ikebana.processor.authoring.proposing.look import look
 from ikebana.processor.authoring.proposing.notices import new_columns
-from ikebana.processor.base.notice import Notice
+from ikebana.processor.base.notices import Notice
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
 from ikebana.processor.cli import later
 from ikebana.processor.planning.catalog import output_types

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.errors import LostError, SparkStartError
-from ikebana.processor.base.envelope import pack, unpack
-from ikebana.processor.base.rows import Upserts
+from ikebana.processor.base.rows import Upserts, pack, unpack
 from ikebana.processor.spark.source_task import spark_rows
 from ikebana.processor.spark.workers import left_rows
 from ikebana.processor.spark.workers.left_rows import Leaving, RowsFolder

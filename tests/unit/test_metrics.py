@@ -21,9 +21,9 @@ from ikebana.arrangements.run import Run
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.base.fast_paths import FastPath
-from ikebana.processor.base.notice import Notice
+from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.rows import Seen
-from ikebana.processor.base.skew import Hot
+from ikebana.processor.base.sharding import Hot
 from ikebana.processor.checkpoint.commits import FillProgress, Marker
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Input, Output, Plan, TimeDomain, Upsert

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from ikebana.processor.base import moments
+from ikebana.processor.base import texts
 from ikebana.processor.cli.values import Time
 
 
@@ -33,12 +33,12 @@ def test_what_is_neither_is_refused_with_what_would_do(written: str) -> None:
 
 @pytest.mark.parametrize("time", [1_000_000_000_000, 1_372_721_400_250, 9_999_999_999_999])
 def test_a_shown_date_is_read_back(time: int) -> None:
-    assert moments.parsed(moments.iso(time)) == time
+    assert texts.parse_moment(texts.iso(time)) == time
 
 
 @pytest.mark.parametrize("time", [-5, 0, 999_999_999_999, 10_000_000_000_000])
 def test_what_is_no_clock_s_time_is_shown_as_it_is(time: int) -> None:
-    assert moments.moment(time) == moments.iso(time) == str(time)
+    assert texts.moment(time) == texts.iso(time) == str(time)
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_what_is_no_clock_s_time_is_shown_as_it_is(time: int) -> None:
     ],
 )
 def test_spans_have_their_two_largest_units(milliseconds: int, shown: str) -> None:
-    assert moments.span(milliseconds) == shown
+    assert texts.span(milliseconds) == shown

@@ -10,7 +10,7 @@ import pytest
 from ikebana import Column, EventTime, Input, Linear, Output, Plan, Upsert
 from ikebana.processor.authoring.proposing.look import look
 from ikebana.processor.authoring.proposing.notices import notices
-from ikebana.processor.base.notice import KINDS, Board, Notice, counts
+from ikebana.processor.base.notices import KINDS, Board, Notice, counts
 from ikebana.processor.linear.steps import select
 from ikebana.processor.topics.messages import Message
 from support.connector_histories import FORMS, Happening, Known, messages

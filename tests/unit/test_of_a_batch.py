@@ -14,8 +14,7 @@ from ikebana.arrangements.run import Run
 from ikebana.codecs.change import Column
 from ikebana.codecs.progress import pack_times
 from ikebana.errors import CheckpointError, FencedError
-from ikebana.processor.base.envelope import Tick, pack
-from ikebana.processor.base.rows import Upserts
+from ikebana.processor.base.rows import Tick, Upserts, pack
 from ikebana.processor.base.transition import Replayed, Stage, Transition
 from ikebana.processor.checkpoint.commits import Marker, first_marker, replayed_in
 from ikebana.processor.checkpoint.continuing import Adopt, Compute, Holder, goes_on, verdict

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from ikebana.processor.authoring import pipeline
-from ikebana.processor.base.check import Check
+from ikebana.processor.base.notices import Check
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.preflight import checks

@@ -14,8 +14,8 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.shard import Shard, entries, verify
 from ikebana.arrangements.store import MemoryStore
 from ikebana.errors import CheckpointError, StateFileError
-from ikebana.processor.base.placing import shard_of
 from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
 from ikebana.processor.checkpoint.parts import moved
 from ikebana.processor.kernels import hold

@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 from ikebana import errors
 from ikebana.errors import AwayError, FencedError, IkebanaError, LostError
-from ikebana.processor.base.restarts import WINDOW_S, AttemptFailed, Restarts, persistently
+from ikebana.processor.base.processes import WINDOW_S, AttemptFailed, Restarts, persistently
 from ikebana.processor.kafka.reader import DeletedError
 from ikebana.processor.spark import failures
 

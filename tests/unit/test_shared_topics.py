@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from ikebana import Column, EventTime, Input, Output, Plan, PlanError, Upsert
-from ikebana.processor.base.envelope import Tick, unpack
-from ikebana.processor.base.rows import size_of
+from ikebana.processor.base.rows import Tick, size_of, unpack
 from ikebana.processor.explain.graph import as_run
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.planning import planner

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from ikebana.errors import ConfigError, FencedError
 from ikebana.processor.authoring.deliver_part import DeliverPart
-from ikebana.processor.base.stopping import on_signals
+from ikebana.processor.base.processes import on_signals
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
 from ikebana.processor.cli import deliver, later
 from ikebana.processor.cli.main import cli

@@ -9,7 +9,7 @@ import pytest
 
 from ikebana.processor.base import log_lines
 from ikebana.processor.base.rows import Facts, IgnoredMessages, Updates, Upserts
-from ikebana.processor.base.skew import LEAST, Hot, hash_of, hot_keys, merged
+from ikebana.processor.base.sharding import LEAST, Hot, added_up, hash_of, hot_keys
 from ikebana.processor.watching import metrics
 from ikebana.processor.watching.hot_keys import OTHER, HotSeries, HotWarnings
 from ikebana.processor.watching.metrics import MetricSample
@@ -89,7 +89,7 @@ def test_looking_at_keys_takes_less_than_a_hundredth_of_what_a_batch_takes() -> 
 
 def test_shares_are_of_all_shards() -> None:
     """A key lies in one shard; matches are of one key, so they are not added up."""
-    found = merged(
+    found = added_up(
         [
             Hot("records", "orders", 20_000, 18_000, "a"),
             Hot("records", "orders", 10_000, 100, "b"),

@@ -10,8 +10,7 @@ import pytest
 
 from ikebana import Column, EventTime, Input, Output, Plan, Upsert
 from ikebana.errors import LostError
-from ikebana.processor.base.envelope import Tick, unpack
-from ikebana.processor.base.rows import IgnoredMessages, Upserts
+from ikebana.processor.base.rows import IgnoredMessages, Tick, Upserts, unpack
 from ikebana.processor.base.transition import FILLED, Replayed
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.spark import worker

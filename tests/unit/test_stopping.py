@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from ikebana.processor.base.stopping import Stopped, Stopping, on_signals
+from ikebana.processor.base.processes import Stopped, Stopping, on_signals
 
 
 def test_a_signal_ends_a_run_that_has_not_begun() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ikebana.processor.base.notice import Notice
+from ikebana.processor.base.notices import Notice
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.cli.listening import address
 from ikebana.processor.cli.main import cli

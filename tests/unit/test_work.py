@@ -18,8 +18,8 @@ from ikebana import Input, Output, Plan, Upsert
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.base.fast_paths import absent
-from ikebana.processor.base.placing import PartitionRange
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
+from ikebana.processor.base.sharding import PartitionRange
 from ikebana.processor.kernels import reduce, upsert, window_functions
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join

@@ -14,7 +14,7 @@ from ikebana.codecs.sql_type import Array, List, SqlType, Struct, parsed
 from ikebana.processor.authoring.proposing.columns_seen import columns_seen
 from ikebana.processor.authoring.proposing.formats import Sample, value_format
 from ikebana.processor.authoring.proposing.look import Look
-from ikebana.processor.base.notice import Notice
+from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.texts import counted, did_you_mean
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.planning.plan import Input, Plan

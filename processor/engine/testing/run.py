@@ -15,11 +15,9 @@ from ikebana.arrangements.update import Update
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import CheckpointError, ConfigError
-from ikebana.processor.base import by_shard
-from ikebana.processor.base.envelope import Records, Tick, pack, unpack
 from ikebana.processor.base.offsets import Offsets, Positions
-from ikebana.processor.base.placing import owner_of, shard_of
-from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.rows import KeyedUpdate, Records, Tick, pack, unpack
+from ikebana.processor.base.sharding import hop_chunks, owner_of, shard_of
 from ikebana.processor.base.transition import NOTHING_REPLAYED, ReadBack, Replayed
 from ikebana.processor.checkpoint.checkpoint import Birth, described
 from ikebana.processor.checkpoint.evolution import begun, edit_under_way
@@ -663,7 +661,7 @@ class Run:
         edit = self._edit_of(batch.after)
         closed = output_intervals(self._running, intervals, edit, transition)
         for result in emitted:
-            for at, row in by_shard.hop_chunks(result.hops, len(self.stores)):
+            for at, row in hop_chunks(result.hops, len(self.stores)):
                 self._exchange[at].append(pack(row))
         self._news = learned_from(emitted)
         self._replayed = Replayed.by_all([result.replayed for result in emitted])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from ikebana.processor.base.files import write_whole
+from ikebana.processor.base.machine import write_whole
 from ikebana.processor.spark.workers.network import Address
 from ikebana.processor.spark.workers.owners import Owners
 

@@ -1,7 +1,7 @@
-"""Notices about probable mistakes in a run that goes on, and the board of present notices.
+"""Checks before a start, and notices about probable mistakes in a run that goes on.
 
-A notice holds as long as its statement is true.  The terminal prints each once; `/ready`, the
-console and the metrics show the present ones.
+A check has a result and a remedy.  A notice holds as long as its statement is true: the terminal
+prints each once; `/ready`, the console and the metrics show the present ones.
 """
 
 import threading
@@ -9,6 +9,34 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, get_args
 
 import msgspec
+
+from ikebana.errors import IkebanaError
+
+Status = Literal["ok", "failed", "unknown", "warning"]
+"""After a warning a start goes on, although there is probably a mistake."""
+
+
+class Check(msgspec.Struct, frozen=True):
+    """The subject of a check, its status, the fact behind that, and a remedy."""
+
+    check: str
+    status: Status
+    fact: str = msgspec.field(name="told")
+    remedy: str = ""
+
+
+def checked(what: str, look: Callable[[], str]) -> Check:
+    """Run a check: ok with the text that `look` returns, failed if it raises an error."""
+    try:
+        return Check(what, "ok", look())
+    except IkebanaError as error:
+        return refused(what, error)
+
+
+def refused(what: str, error: IkebanaError) -> Check:
+    """Make a failed check from an error."""
+    return Check(what, "failed", error.message, error.hint or "")
+
 
 Kind = Literal["column", "new column", "errors", "json text", "envelope", "topic", "times"]
 """What a notice is about.

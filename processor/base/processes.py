@@ -1,0 +1,210 @@
+"""What each process of ikebana needs: signals, restarts, what it closes at its end, its memory.
+
+A first signal asks a run to end, a second one ends it at once; so does the first one before the
+query has begun, when there is nothing to finish.  A start may be interrupted anywhere, also while
+it writes.
+
+After failures that may pass by themselves a query is started again.  The pauses double from a
+second to a minute with each restart, until an attempt has lasted longer than the longest pause.
+The number of restarts within an hour is limited, so that a recurring failure ends the run.
+"""
+
+import gc
+import itertools
+import signal
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol, Self, TypeVar
+
+Result = TypeVar("Result")
+
+WINDOW_S = 3600.0
+_LONGEST_PAUSE_S = 60.0
+
+
+class Restarts:
+    """The restarts of one run, with a limit for each hour."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._times: deque[float] = deque()
+        self._in_a_row = 0
+
+    def pause_s(self, now_s: float, lasted_s: float = 0.0) -> float | None:
+        """Count a restart and return the pause before it; None if the limit is reached.
+
+        `lasted_s` says how long the attempt before has lasted.
+        """
+        if lasted_s > _LONGEST_PAUSE_S:
+            self._in_a_row = 0
+        while self._times and self._times[0] <= now_s - WINDOW_S:
+            self._times.popleft()
+        if len(self._times) >= self._most:
+            return None
+        self._times.append(now_s)
+        self._in_a_row += 1
+        return min(_LONGEST_PAUSE_S, 2.0 ** min(self._in_a_row - 1, 10))
+
+
+class AttemptFailed(Exception):
+    """An attempt failed, with its cause, but another attempt may succeed."""
+
+
+class Clock(Protocol):
+    """A clock with the functions of the module `time`."""
+
+    def monotonic(self) -> float: ...
+
+    def sleep(self, seconds: float, /) -> None: ...
+
+
+def persistently(
+    attempt: Callable[[], Result],
+    restarts: Restarts,
+    clock: Clock,
+    tell: Callable[[Exception, float], None],
+) -> Result:
+    """Call `attempt` until it returns a result, with a pause after each `AttemptFailed`.
+
+    `tell` gets the cause and the pause.  The cause is raised when the limit of restarts is
+    reached; any exception other than `AttemptFailed` is raised at once.
+    """
+    while True:
+        begun_s = clock.monotonic()
+        try:
+            return attempt()
+        except AttemptFailed as failed:
+            cause = failed.__cause__
+            assert isinstance(cause, Exception)
+        now_s = clock.monotonic()
+        pause_s = restarts.pause_s(now_s, now_s - begun_s)
+        if pause_s is None:
+            raise cause
+        tell(cause, pause_s)
+        clock.sleep(pause_s)
+
+
+_SELDOM = 100_000
+_calls = itertools.count(1)
+# After these calls a process has imported and cached what it keeps: at first, and after batches.
+_FREEZES = (1, 5, 25)
+
+
+def seldom_collect() -> None:
+    """Look for cycles of objects a hundred times less often than Python does by itself.
+
+    Records are tuples of bytes, which are freed by reference counts.  By default a search for
+    cycles after every 700 of them visits all of them, finds none, and takes a third of the time in
+    which a topic is read.
+    """
+    gc.set_threshold(_SELDOM, 20, 50)
+
+
+def collect_at_times() -> None:
+    """Collect the cycles since the first call; to be called from time to time.
+
+    A proxy of an object in Spark's JVM refers to itself, and keeps the object alive until Python
+    has collected the proxy.  So a process that collects seldom would keep the plan of each batch,
+    some hundred kilobytes.  Other processes collect by themselves.
+    """
+    if gc.get_threshold()[0] != _SELDOM:
+        return
+    # Not by gc.get_freeze_count(), which takes 20 ms to count frozen objects.
+    call = next(_calls)
+    if call > 1:
+        gc.collect()
+    if call in _FREEZES:
+        # The present objects are many, stay, and need not be searched again.
+        gc.freeze()
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Suspend the search for cycles in a `with` block that makes many records.
+
+    This is for library calls: users of a library decide about collection in their process.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class Closes(ABC):
+    """A context manager that does nothing but `close`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what it holds."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Stopped(BaseException):
+    """A run was asked to end while there was nothing to finish."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Stopping:
+    """Keeps whether a run has been asked to end, and whether a signal ends it at once."""
+
+    def __init__(self, *, patient: bool = True) -> None:
+        """Without `patient`, the first signal always ends the run at once."""
+        self.asked = False
+        self.by_signal = False
+        self._may_be_patient = patient
+        self._patient = False
+        self._tell: Callable[[], None] = lambda: None
+
+    def when_asked(self, tell: Callable[[], None]) -> None:
+        """Call `tell` when the run is asked to end."""
+        self._tell = tell
+
+    def finish_first(self) -> None:
+        """From now on the first signal only sets `asked`, which the run has to check."""
+        self._patient = self._may_be_patient
+
+    def at_once(self) -> None:
+        """From now on the first signal raises `Stopped`."""
+        self._patient = False
+
+    def ask(self) -> None:
+        """Ask the run to end when it has finished its batch; from any thread."""
+        self.asked = True
+        self._tell()
+
+    def signalled(self, number: int) -> None:
+        """Handle a signal."""
+        if self.by_signal:
+            raise SystemExit(128 + number)
+        self.asked = self.by_signal = True
+        self._tell()
+        if not self._patient:
+            raise Stopped(number)
+
+
+@contextmanager
+def on_signals(*, patient: bool = True) -> Iterator[Stopping]:
+    """Handle SIGTERM and SIGINT during a `with` block in the main thread."""
+    stopping = Stopping(patient=patient)
+    before = {
+        number: signal.signal(number, lambda number, _: stopping.signalled(number))
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
