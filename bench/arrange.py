@@ -36,9 +36,9 @@ from ikebana.arrangements.store import Store
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.arrange import Arrangement
-from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
 from ikebana.processor.kernels.layout import operator_part
+from ikebana.processor.kernels.upsert import UpsertArrangement
 from ikebana.processor.spark.worker import settle
 
 _CONSOLE = Console(width=120)

@@ -148,13 +148,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "keys that are gone are not among the contents": (
         f"{JOINS}::test_contents",
-        "processor/kernels/arrange_upsert.py",
+        "processor/kernels/upsert.py",
         "heapq.merge(upsert.scan(self._store, start), gone, fresh)",
         "heapq.merge(upsert.scan(self._store, start), fresh)",
     ),
     "keys that go in this batch are not among the contents": (
         f"{JOINS}::test_contents",
-        "processor/kernels/arrange_upsert.py",
+        "processor/kernels/upsert.py",
         "heapq.merge(upsert.scan(self._store, start), gone, fresh)",
         "heapq.merge(upsert.scan(self._store, start), gone)",
     ),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ikebana.processor.kernels.given import Refused
+from ikebana.processor.kernels.user_calls import Refused
 
 Rows = list[tuple[Any, int]]
 

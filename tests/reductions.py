@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
-from ikebana.processor.kernels.given import Refused
+from ikebana.processor.kernels.user_calls import Refused
 
 Rows = list[tuple[Any, int]]
 

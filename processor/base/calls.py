@@ -53,7 +53,12 @@ _SLOW_S = 5.0
 _FRAMES = 5
 # Frames below this folder belong to us, not to users.
 _OURS = str(Path(__file__).parents[1]) + os.sep
-_CALLING = "kernels/given.py", "linear/database.py", "linear/functions.py", "topics/messages.py"
+_CALLING = (
+    "kernels/user_calls.py",
+    "linear/database.py",
+    "linear/functions.py",
+    "topics/messages.py",
+)
 CALLERS = tuple(f'"{_OURS}{each}"' for each in _CALLING)
 """The files of functions that make calls, as `faulthandler` writes them."""
 _HINT = (

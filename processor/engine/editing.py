@@ -52,8 +52,8 @@ from ikebana.processor.engine.joined_batch import applied, sent
 from ikebana.processor.engine.replaying import ArrangementPast, PastPortion, Replay
 from ikebana.processor.kernels import arrange, hold, reduce, upsert
 from ikebana.processor.kernels.arrange import Arrangement
-from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 from ikebana.processor.kernels.layout import Contents
+from ikebana.processor.kernels.upsert import UpsertArrangement
 from ikebana.processor.linear.chain import consolidated
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.catalog import catalog_of

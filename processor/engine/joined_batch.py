@@ -30,8 +30,8 @@ from ikebana.processor.engine.joining import (
 )
 from ikebana.processor.engine.replaying import ArrangementPast, Replay
 from ikebana.processor.kernels.arrange import Arrangement
-from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 from ikebana.processor.kernels.half_join import Arranged, Match, half_join
+from ikebana.processor.kernels.upsert import UpsertArrangement
 from ikebana.processor.linear.chain import chain
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.keys import is_null

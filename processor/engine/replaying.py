@@ -20,7 +20,7 @@ from ikebana.processor.base.transition import Transition
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.kernels import hold
 from ikebana.processor.kernels.arrange import Arrangement
-from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
+from ikebana.processor.kernels.upsert import UpsertArrangement
 
 # About how many keys, data or updates a batch takes in each shard.
 PORTION = 15_000

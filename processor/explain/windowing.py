@@ -4,8 +4,15 @@ from collections.abc import Iterator
 
 from ikebana.processor.base.texts import printable
 from ikebana.processor.explain.words import listed, one_line
-from ikebana.processor.kernels.frames import Frame, FrameBound
-from ikebana.processor.kernels.window_values import OFFSETS, PATTERN, RANKS, SIZED, WindowFunction
+from ikebana.processor.kernels.window_values import (
+    OFFSETS,
+    PATTERN,
+    RANKS,
+    SIZED,
+    Frame,
+    FrameBound,
+    WindowFunction,
+)
 from ikebana.processor.planning.plan import TOTAL_KEY, WindowFunctions
 
 PARTITION = 100

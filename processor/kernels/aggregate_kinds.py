@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from ikebana.codecs.canonical import INFINITY, NAN
 from ikebana.processor.kernels.order import canonical_of, decimal_of
-from ikebana.processor.kernels.user_aggregates import UserAggregate
+from ikebana.processor.kernels.user_calls import UserAggregate
 from ikebana.processor.linear.sql_functions import function_of
 
 First = Callable[[int], list[Any]]

@@ -28,8 +28,18 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.compiled._arranged import applied, prefixed, staged
 from ikebana.processor.base.rows import Columned, KeyedUpdate, columns_of, in_columns_of
-from ikebana.processor.kernels import history, recent
-from ikebana.processor.kernels.history import Changes, Counts, Queue, count_before, move, requeued
+from ikebana.processor.kernels import history
+from ikebana.processor.kernels.history import (
+    ByKey,
+    Changes,
+    Counts,
+    Queue,
+    RecentUpdates,
+    count_before,
+    move,
+    requeued,
+    seen,
+)
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
     KEY_WITH_LENGTH,
@@ -37,7 +47,6 @@ from ikebana.processor.kernels.layout import (
     StateLayout,
     with_length,
 )
-from ikebana.processor.kernels.recent import ByKey, RecentUpdates, seen
 
 # The entries of an arrangement: the data of a key, or one datum of a large group, with counts.
 #
@@ -504,7 +513,7 @@ def _rows(store: Store, key: bytes, rows: Mapping[bytes, Cell]) -> _Data:
 
 
 _OF_KEYS = {_KEY: KEY_IS_REST, _ROW: KEY_WITH_LENGTH}
-PART = PartKind("arrange ", StateLayout({**history.layout(_OF_KEYS), **recent.LAYOUT}))
+PART = PartKind("arrange ", StateLayout({**history.layout(_OF_KEYS), **history.LAYOUT}))
 
 
 @dataclass(slots=True)

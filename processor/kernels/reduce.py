@@ -56,7 +56,7 @@ from ikebana.processor.kernels.layout import (
     with_length,
 )
 from ikebana.processor.kernels.order import ordered, value_of
-from ikebana.processor.kernels.user_aggregates import NO_RESULT, UserState
+from ikebana.processor.kernels.user_calls import NO_RESULT, UserState
 
 
 class Aggregate(msgspec.Struct, frozen=True, array_like=True):

@@ -32,7 +32,6 @@ from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import by_key
-from ikebana.processor.kernels.given import FailureError, canonical_results
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
     KEY_WITH_LENGTH,
@@ -42,6 +41,7 @@ from ikebana.processor.kernels.layout import (
     with_length,
 )
 from ikebana.processor.kernels.reduce import Reduced
+from ikebana.processor.kernels.user_calls import FailureError, canonical_results
 
 # Of the key and its rows with their counts, over JSON data as Python has it.
 Function = Callable[[Any, list[tuple[Any, int]]], Iterable[Any]]

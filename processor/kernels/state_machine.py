@@ -35,11 +35,11 @@ from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
 from ikebana.errors import IkebanaError
 from ikebana.processor.base.rows import NULL_KEY, KeyedUpdate
-from ikebana.processor.kernels.given import FailureError, canonical_results
+from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, OfKey, PartKind, StateLayout
+from ikebana.processor.kernels.user_calls import FailureError, canonical_results
 
 # A machine's function finds the exception beside the values that it gets.
-from ikebana.processor.kernels.given import Refused as Refused
-from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, OfKey, PartKind, StateLayout
+from ikebana.processor.kernels.user_calls import Refused as Refused
 
 
 @final

@@ -19,7 +19,7 @@ from ikebana.processor.base.texts import hint
 from ikebana.processor.base.typed_order import Order
 from ikebana.processor.kernels.aggregate_kinds import KINDS, user_kind
 from ikebana.processor.kernels.reduce import Aggregate
-from ikebana.processor.kernels.user_aggregates import field_of
+from ikebana.processor.kernels.user_calls import field_of
 from ikebana.processor.linear.functions import FunctionError
 from ikebana.processor.linear.json_text import BLOB, INSTANTS, JSON, WHOLE, compares_as_data
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope

@@ -17,8 +17,7 @@ any of them.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ikebana.processor.kernels.frames import Frame, FrameBound
-from ikebana.processor.kernels.window_values import WindowFunction
+from ikebana.processor.kernels.window_values import Frame, FrameBound, WindowFunction
 from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.steps import Sql

@@ -12,8 +12,19 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from ikebana.processor.kernels.frames import ALL, CURRENT, Exclude, Frame, FrameBound, Side, Unit
-from ikebana.processor.kernels.window_values import ENDS, OFFSETS, RANKS, WindowFunction
+from ikebana.processor.kernels.window_values import (
+    ALL,
+    CURRENT,
+    ENDS,
+    OFFSETS,
+    RANKS,
+    Exclude,
+    Frame,
+    FrameBound,
+    Side,
+    Unit,
+    WindowFunction,
+)
 from ikebana.processor.linear.bound_query import SqlQueryError, constant, types_of
 from ikebana.processor.linear.json_text import TIME_OF_DAY, WHOLE, quoted
 from ikebana.processor.linear.scope import ExpressionError

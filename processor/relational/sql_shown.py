@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from ikebana.processor.kernels.frames import ALL, Frame
-from ikebana.processor.kernels.window_values import WindowFunction
+from ikebana.processor.kernels.window_values import ALL, Frame, WindowFunction
 from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.syntax import Node, text_of

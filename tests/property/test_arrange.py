@@ -13,7 +13,7 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay, Store
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.sharding import shard_of
-from ikebana.processor.kernels import arrange, recent
+from ikebana.processor.kernels import arrange, history
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
 from support.relation_batches import (
@@ -36,11 +36,11 @@ SHORT = [datum for datum in DATA if len(datum) < 2]
 MOST_BATCHES = st.integers(1, 3)
 
 
-def settled(store: Store, batch: Batch, most: int = recent.MOST_BATCHES) -> None:
+def settled(store: Store, batch: Batch, most: int = history.MOST_BATCHES) -> None:
     """One batch without lookups, after which the updates of so many lie in blocks."""
     arrangement = Arrangement(store, batch.interval, batch.since)
     arrangement.update(batch.updates)
-    with patch.object(recent, "MOST_BATCHES", most):
+    with patch.object(history, "MOST_BATCHES", most):
         arrangement.settle(batch.settled)
 
 
@@ -68,7 +68,7 @@ def test_lookups_are_answered_as_of_their_own_times(
         before = list(half_join(arrangement, early, outer=outer))
         arrangement.update(batch.updates)
         found = list(half_join(arrangement, batch.lookups, outer=outer))
-        with patch.object(recent, "MOST_BATCHES", most):
+        with patch.object(history, "MOST_BATCHES", most):
             arrangement.settle(batch.settled)
         for place, entry in overlay.changes.items():
             if entry is None:
@@ -186,7 +186,7 @@ def test_a_key_of_size_0_answers_no_lookup(course: list[Batch], most: int) -> No
         empty = {key for key, size in zip(KEYS, arrangement.sizes(KEYS), strict=True) if size == 0}
         for before in range(batch.since, batch.upper + 1):
             assert empty.isdisjoint(accumulated(past, before))
-        with patch.object(recent, "MOST_BATCHES", most):
+        with patch.object(history, "MOST_BATCHES", most):
             arrangement.settle(batch.settled)
 
 

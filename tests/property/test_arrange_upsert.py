@@ -12,8 +12,8 @@ from ikebana.processor.base.rows import KeyedUpdate, Upserts, datum_of
 from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.arrange import Arrangement
-from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
+from ikebana.processor.kernels.upsert import UpsertArrangement
 from support.relation_batches import KEYS, accumulated, in_order, keys, lookups, matched
 from support.stores import CountingStore, entries, reopened
 from support.strategies import unhurried

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.base.rows import Columns, KeyedUpdate, datum_of, in_columns, rows_of
-from ikebana.processor.kernels import arrange, half_join, recent
+from ikebana.processor.kernels import arrange, half_join, history
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import Lookups, Match, half_join_in_columns
 from ikebana.processor.linear import chain, picking, query
@@ -175,7 +175,7 @@ def test_data(updates: list[KeyedUpdate]) -> None:
 def without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrange, "grouped", None)
     monkeypatch.setattr(arrange, "Simple", None)
-    monkeypatch.setattr(recent, "compiled", None)
+    monkeypatch.setattr(history, "compiled", None)
     monkeypatch.setattr(half_join, "_Compiled", None)
 
 

@@ -16,8 +16,8 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.kernels import reduce_rows
-from ikebana.processor.kernels.given import Refused
 from ikebana.processor.kernels.reduce_rows import Function
+from ikebana.processor.kernels.user_calls import Refused
 from support.relation_batches import pairs
 from support.stores import entries, reopened
 from support.strategies import cuts, unhurried

@@ -15,9 +15,15 @@ from ikebana.arrangements.update import accumulate, consolidate
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import stretches, window_functions
-from ikebana.processor.kernels.frames import Frame, FrameBound
 from ikebana.processor.kernels.window_functions import Window
-from ikebana.processor.kernels.window_values import ENDS, OFFSETS, RANKS, WindowFunction
+from ikebana.processor.kernels.window_values import (
+    ENDS,
+    OFFSETS,
+    RANKS,
+    Frame,
+    FrameBound,
+    WindowFunction,
+)
 from support.relation_batches import pairs
 from support.stores import entries, reopened
 from support.strategies import unhurried

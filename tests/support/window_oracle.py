@@ -5,8 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from ikebana.codecs import canonical
-from ikebana.processor.kernels.frames import Frame
-from ikebana.processor.kernels.window_values import WindowFunction
+from ikebana.processor.kernels.window_values import Frame, WindowFunction
 
 Row = Mapping[str, Any]
 

@@ -32,8 +32,8 @@ from ikebana.processor.engine.joined_batch import BatchJoins
 from ikebana.processor.engine.replaying import ArrangementPast, Replay
 from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.arrange import Arrangement
-from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 from ikebana.processor.kernels.layout import operator_part
+from ikebana.processor.kernels.upsert import UpsertArrangement
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.joins.query import Strategy

@@ -8,7 +8,7 @@ import pytest
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Store
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.kernels import recent
+from ikebana.processor.kernels import history
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, Match, half_join
 from ikebana.processor.kernels.history import Counts
@@ -257,7 +257,7 @@ def test_batches_while_time_stands_still_each_have_blocks() -> None:
 def test_what_is_not_due_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch reads what it touches, blocks and what is due, and one entry of the queue beyond."""
     store, gap = CountingStore(), 10
-    monkeypatch.setattr(recent, "MOST_BATCHES", 1)
+    monkeypatch.setattr(history, "MOST_BATCHES", 1)
     for time in range(4):
         arrangement = Arrangement(store, Interval(time * gap, (time + 1) * gap), 0)
         arrangement.update(

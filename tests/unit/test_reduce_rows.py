@@ -11,8 +11,8 @@ from ikebana.arrangements.store import MemoryStore, Overlay
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import reduce_rows
-from ikebana.processor.kernels.given import Refused
 from ikebana.processor.kernels.reduce_rows import Function
+from ikebana.processor.kernels.user_calls import Refused
 
 KEY = b'"k"'
 

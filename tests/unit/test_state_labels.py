@@ -8,7 +8,7 @@ from ikebana.processor.checkpoint.checkpoint import newborn
 from ikebana.processor.cli.state import _lines, arrangements_in
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.kernels import upsert
-from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
+from ikebana.processor.kernels.upsert import UpsertArrangement
 from ikebana.processor.topics.source_offset import SourceOffset
 
 JOIN = DeltaJoin(

@@ -8,9 +8,8 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import window_functions
-from ikebana.processor.kernels.frames import Frame, FrameBound
 from ikebana.processor.kernels.window_functions import Window
-from ikebana.processor.kernels.window_values import WindowFunction
+from ikebana.processor.kernels.window_values import Frame, FrameBound, WindowFunction
 from support.stores import CountingStore
 
 ORDER = ("row", (("o0", ""),))

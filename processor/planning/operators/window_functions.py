@@ -8,11 +8,10 @@ from typing import NamedTuple
 import msgspec
 
 from ikebana.processor.kernels import window_functions
-from ikebana.processor.kernels.frames import FrameBound
 from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.window_functions import ORDER, SHOWN, Window
-from ikebana.processor.kernels.window_values import PATTERN, RANKS, WindowFunction
+from ikebana.processor.kernels.window_values import PATTERN, RANKS, FrameBound, WindowFunction
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.results import StepProblem, result_of
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, Scope

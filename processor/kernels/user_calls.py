@@ -1,9 +1,10 @@
-"""User-defined aggregates: Python classes; an instance aggregates the rows of a key.
+"""Calls of users' functions and of user-defined aggregates: results as JSON, or why they failed.
 
-An instance adds arguments by `accumulate`, removes them by `retract`, and returns the aggregate by
-`result`.  Between batches its attributes are stored, which are JSON data, so a change costs calls
-for the arguments that change.  A class without `retract` is called with all values of a key, in
-order, whenever one of them changes.
+A user-defined aggregate is a class in Python; an instance aggregates the rows of a key.  It adds
+arguments by `accumulate`, removes them by `retract`, and returns the aggregate by `result`.
+Between batches its attributes are stored, which are JSON data, so a change costs calls for the
+arguments that change.  A class without `retract` is called with all values of a key, in order,
+whenever one of them changes.
 
 The author of the class guarantees that the result depends on the arguments alone, not on their
 order or on earlier ones.  An argument for which `accumulate` or `retract` raises waits.  It is
@@ -11,15 +12,82 @@ tried again when other arguments change, or cancels with its retraction; meanwhi
 error record, and the result is that of the other arguments.  The result of no values is null.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.processor.kernels.given import FailureError, Refused, canonical_results
-from ikebana.processor.linear.functions import function_named, name_of
+from ikebana.processor.base import calls
+from ikebana.processor.base.sharding import shown
+from ikebana.processor.linear.functions import function_named, name_of, raised
 from ikebana.processor.linear.sql_functions import SqlFunction, fits
+
+
+class Refused(Exception):
+    """Raise this in a function to refuse its arguments, with the reason.
+
+    The reason becomes an error record; it should not hold the payload.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+
+
+class FailureError(Exception):
+    """A function failed, or returned data without a JSON form; the message says why."""
+
+    def reason(self, operator: str) -> str:
+        """The reason of the error record of an operator."""
+        return f"operator {shown(operator)}: {self}" if operator else str(self)
+
+
+def canonical_results(
+    role: str, function: Any, called: Callable[[], Any], operator: str = ""
+) -> list[bytes]:
+    """Call a user's function; return each datum of its result as canonical bytes.
+
+    `role` says in error messages what the function is for, such as "step".  Raises: FailureError.
+    """
+
+    def name() -> str:
+        return f"{role} {name_of(function)}"
+
+    calls.begin((operator, name, None))
+    try:
+        return _results(name, called)
+    except calls.CallStopped:
+        raise calls.stuck() from None
+    finally:
+        calls.end()
+
+
+def _results(name: Callable[[], str], called: Callable[[], Any]) -> list[bytes]:
+    try:
+        result = called()
+        # Text and objects are iterable too, but a function that returns one means a single datum.
+        several = isinstance(result, Iterable) and not isinstance(result, str | bytes | Mapping)
+        items = list(result) if several else []
+    except Refused as refused:
+        # An error record is UTF-8, and a text may have surrogates, which UTF-8 cannot encode.
+        raise FailureError(str(refused).encode(errors="replace").decode()) from None
+    except BaseException as error:
+        # Whatever a user's function raises becomes an error record.
+        if not calls.is_own_doing(error):
+            raise
+        raise FailureError(f"{name()} {raised(error)}") from None
+    if not several:
+        problem = f"gave a {type(result).__name__} in place of a collection"
+        raise FailureError(f"{name()} {problem}")
+    try:
+        return list(map(canonical.encode, items))
+    except BaseException as error:
+        # Encoding may call methods of the user's objects, which may raise anything.
+        if not calls.is_own_doing(error):
+            raise
+        problem = "gave data that have no JSON form"
+        raise FailureError(f"{name()} {problem}") from None
+
 
 NO_RESULT = msgspec.Raw(b"null")
 
