@@ -149,14 +149,14 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "keys that are gone are not among the contents": (
         f"{JOINS}::test_contents",
         "processor/kernels/upsert.py",
-        "heapq.merge(upsert.scan(self._store, start), gone, fresh)",
-        "heapq.merge(upsert.scan(self._store, start), fresh)",
+        "heapq.merge(scan(self._store, start), gone, fresh)",
+        "heapq.merge(scan(self._store, start), fresh)",
     ),
     "keys that go in this batch are not among the contents": (
         f"{JOINS}::test_contents",
         "processor/kernels/upsert.py",
-        "heapq.merge(upsert.scan(self._store, start), gone, fresh)",
-        "heapq.merge(upsert.scan(self._store, start), gone)",
+        "heapq.merge(scan(self._store, start), gone, fresh)",
+        "heapq.merge(scan(self._store, start), gone)",
     ),
     "what is looked up is not asked for whole rows": (
         f"{JOINS}::test_an_upsert_that",

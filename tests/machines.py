@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from ikebana.processor.kernels.state_machine import TOMBSTONE, Machine, Refused
+from ikebana.processor.kernels.state_machine import TOMBSTONE, Machine
+from ikebana.processor.kernels.user_calls import Refused
 
 States = list[Any]
 

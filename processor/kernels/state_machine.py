@@ -38,9 +38,6 @@ from ikebana.processor.base.rows import NULL_KEY, KeyedUpdate
 from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, OfKey, PartKind, StateLayout
 from ikebana.processor.kernels.user_calls import FailureError, canonical_results
 
-# A machine's function finds the exception beside the values that it gets.
-from ikebana.processor.kernels.user_calls import Refused as Refused
-
 
 @final
 class Tombstone:

@@ -325,7 +325,7 @@ _VALUE = b"v"
 _ERROR = b"e"
 _VALUE_TAG = _VALUE[0]
 BEFORE = b"h"
-"""The prefix of old values for readers that lag, which `arrange_upsert` keeps."""
+"""The prefix of old values for readers that lag, which `UpsertArrangement` keeps."""
 
 
 class UpsertChanges(NamedTuple):

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ikebana.processor.building.rows import Sql
     from ikebana.processor.building.topic import Topic, event_time
     from ikebana.processor.engine.evaluate import Evaluation, evaluate
-    from ikebana.processor.kernels.state_machine import TOMBSTONE, Refused
+    from ikebana.processor.kernels.state_machine import TOMBSTONE
+    from ikebana.processor.kernels.user_calls import Refused
     from ikebana.processor.linear import steps
     from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, JoinInput
     from ikebana.processor.planning.plan import (
@@ -54,7 +55,8 @@ _HOMES = {
     "processor.building.rows": ("Sql",),
     "processor.building.topic": ("Topic", "event_time"),
     "processor.engine.evaluate": ("Evaluation", "evaluate"),
-    "processor.kernels.state_machine": ("TOMBSTONE", "Refused"),
+    "processor.kernels.state_machine": ("TOMBSTONE",),
+    "processor.kernels.user_calls": ("Refused",),
     "processor.linear": ("steps",),
     "processor.planning.joins.query": ("AsOfJoin", "DeltaJoin", "JoinInput"),
     "processor.planning.plan": (
