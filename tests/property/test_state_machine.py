@@ -24,8 +24,8 @@ from ikebana.processor.kernels.state_machine import (
     Event,
     Machine,
     MachineChanges,
-    Refused,
 )
+from ikebana.processor.kernels.user_calls import Refused
 from support.stores import entries
 from support.strategies import unhurried
 

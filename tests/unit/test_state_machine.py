@@ -23,9 +23,9 @@ from ikebana.processor.kernels.state_machine import (
     Event,
     Machine,
     MachineChanges,
-    Refused,
     StateVersionError,
 )
+from ikebana.processor.kernels.user_calls import Refused
 from machines import CLOSED_SESSIONS, COUNTER, DEBOUNCE, FRAUD, ORDER, SESSIONS, UPSERT
 from support.stores import entries
 
