@@ -9,7 +9,7 @@ AT_ONCE ?= -n 3 --dist loadfile --no-loadscope-reorder
 # A file of these starts up to six servers.
 CDC_AT_ONCE ?= -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo prepared test test-full cdc-jars test-cdc deploy-tools test-deploy test-release test-cluster docs distributions check sanitized lint format types audit bench chaos clean
+.PHONY: help setup demo prepared test test-long test-full cdc-jars test-cdc deploy-tools test-deploy test-release test-cluster docs distributions check sanitized lint format types audit bench chaos clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,9 +35,15 @@ $(VENV)/.prepared: $(STAMP)
 prepared: $(VENV)/.prepared
 
 test: $(VENV)/.prepared  ## Run the tests, with an embedded broker and Spark
-	$(BIN)/python -m pytest $(AT_ONCE) -m "not cdc and not deploy and not full"
+	$(BIN)/python -m pytest $(AT_ONCE) -m "not cdc and not deploy and not full and not long"
 
-test-full: $(VENV)/.prepared  ## Run those too that take minutes: every fault, every example
+# 2/3 is the second of three parts.
+PART ?= 1/1
+
+test-long: $(VENV)/.prepared  ## Run whole lives of pipelines, with faults and edits, and browsers
+	$(BIN)/python -m pytest $(AT_ONCE) -m "long and not full" --part $(PART)
+
+test-full: $(VENV)/.prepared  ## Run all of both, and those that take minutes: every fault, every example
 	IKEBANA_HYPOTHESIS=$${IKEBANA_HYPOTHESIS:-usual} $(BIN)/python -m pytest -m "not cdc and not deploy"
 
 cdc-jars: $(STAMP)  # What test-cdc would fetch otherwise, 540 MB
@@ -84,7 +90,7 @@ PYTHONS ?= $(BIN)/python
 distributions: $(VENV)/.deploy  ## Build wheels and source distribution in dist, and try each in an empty environment
 	$(BIN)/python deploy/distributions.py dist $(PYTHONS)
 
-check: lint types test  ## Lint, types and tests; CI runs test-cdc and test-deploy as well
+check: lint types test  ## Lint, types and tests; CI runs test-long, test-cdc and test-deploy as well
 
 audit: $(STAMP)  ## Look the image's packages up among known vulnerabilities; needs pypi.org
 	@test -x $(VENV)/audit/bin/pip-audit || ($(PYTHON) -m venv $(VENV)/audit && $(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1)

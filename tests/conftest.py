@@ -5,6 +5,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from zlib import crc32
 
 import hypothesis
 import pytest
@@ -49,8 +50,23 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.timeout = patient(_USUAL_TIMEOUT_S)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Do the same for those with a limit of their own."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a part of the tests be run: `--part 2/3`, so that each is in one of three parts."""
+    parser.addoption("--part", default="1/1", help="which part of how many, such as 2/3")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out other parts; give tests with a limit of their own the time of this machine."""
+    part, parts = map(int, config.option.part.split("/"))
+    # By the name of the file: its tests share what they start, and a new file moves no other.
+    mine = [
+        each
+        for each in items
+        if crc32(each.nodeid.partition("::")[0].encode()) % parts == part % parts
+    ]
+    if others := {*items} - {*mine}:
+        config.hook.pytest_deselected(items=[*others])
+        items[:] = mine
     for item in items:
         if (mark := item.get_closest_marker("timeout")) is not None:
             item.add_marker(pytest.mark.timeout(patient(mark.args[0])), append=False)

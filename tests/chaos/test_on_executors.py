@@ -12,7 +12,7 @@ from chaos.scenario import scenarios
 from chaos.small_disks import small_disks
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(900)]
 
 SEED = 3
 # None of them waits until Spark has lost an executor that is silent, or starts the run again.

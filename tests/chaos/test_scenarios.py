@@ -11,7 +11,7 @@ from chaos.scenario import scenarios
 from deploy import tools
 from deploy.charts import tool
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(400)]
 
 # With this seed neither transaction has the run killed meanwhile, which takes a start.
 SEED = 3

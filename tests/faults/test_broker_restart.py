@@ -7,7 +7,7 @@ from ikebana.processor.kafka.broker import running
 from ikebana.processor.kafka.reader import Range, RangeReader
 from support.pipeline_processes import create, produce
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
 
 def test_a_client_finds_the_broker_that_was_killed_and_came_back() -> None:

@@ -12,7 +12,7 @@ from support.lost_processes import MOMENTS, Moment, lost
 from support.output_judge import judge, truth_of
 from support.pipeline_processes import Pipeline, create, produce, upserts
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
 
 # One in Spark's start and one in the query's in the usual run of tests.
 QUICK = {"JVM 0.5 starting Spark", "stand-in of the offsets 0.0"}

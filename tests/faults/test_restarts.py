@@ -10,7 +10,7 @@ from ikebana.processor.kafka.broker import Broker
 from support.output_judge import judge, truth_of
 from support.pipeline_processes import Pipeline, create, produce, upserts
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
 
 
 def test_a_query_whose_workers_die_again_and_again_is_started_again(

@@ -117,6 +117,7 @@ def test_topics_are_not_created_by_accident(
     assert topic not in admin.list_topics(timeout=10).topics
 
 
+@pytest.mark.long
 def test_records_survive_whatever_ends_a_broker(tmp_path: Path) -> None:
     """A data folder is reused: after SIGKILL on the same port, and later on any port.
 

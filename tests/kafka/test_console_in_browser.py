@@ -19,7 +19,7 @@ from support.browsers import chromium, looking, picture
 from support.waiting import wait_until
 from support.written_topics import Row, Written
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
 COMMAND = [sys.executable, "-c", "from ikebana.processor.cli.main import main; main()"]
 PIPELINE = """

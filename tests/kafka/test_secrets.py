@@ -53,6 +53,7 @@ def pipe(secured: Secured, planted: str, tmp_path: Path) -> Guarded:
     return Guarded(inside, "", name, f"{name}.in", clients=clients)
 
 
+@pytest.mark.long
 def test_a_password_is_seen_nowhere_while_a_pipeline_runs_and_afterwards(
     secured: Secured, pipe: Guarded, planted: str
 ) -> None:

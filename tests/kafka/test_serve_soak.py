@@ -9,7 +9,7 @@ import pytest
 
 from support.waiting import patient
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
 SOAK = Path(__file__).resolve().parents[2] / "bench" / "serve_soak.py"
 

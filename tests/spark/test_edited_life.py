@@ -14,7 +14,7 @@ from support.edited_life import Life, brief_life
 from support.pipeline_processes import START_S
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
 
 
 @pytest.mark.parametrize("edits", [1, pytest.param(2, marks=pytest.mark.full)])

@@ -16,7 +16,7 @@ from ikebana.processor.kafka.broker import Broker
 from support.pipeline_processes import Pipeline, create, produce
 from support.waiting import patient, wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
 ROWS = [(b"%d" % at, json.dumps({"id": at, "name": "x"}).encode()) for at in range(2)]
 
 

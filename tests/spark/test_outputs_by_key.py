@@ -12,7 +12,7 @@ from ikebana.processor.kafka.broker import Broker
 from support.output_judge import committed
 from support.pipeline_processes import create, produce, written
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
 
 # By the key of its left, which nothing has to be kept for; and by a column, over all shards.
 LOOKUP = "SELECT o.id, o.item, p.price FROM orders o LEFT JOIN prices p ON o.ref = p.key"

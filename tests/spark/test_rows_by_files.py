@@ -4,12 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from ikebana.processor.kafka.broker import Broker
 from support.output_judge import judge, truth_of
 from support.pipeline_processes import Pipeline, create, produce, upserts
 from support.waiting import wait_until
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_leaves_rows_and_the_next_one_needs_none_of_them(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:

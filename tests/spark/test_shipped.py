@@ -25,6 +25,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Shipped:
     return installed(tmp_path_factory.mktemp("shipped"), quick=True)
 
 
+@pytest.mark.long
 def test_nothing_of_the_checkout_is_imported(shipped: Shipped) -> None:
     """The package comes from the wheel, with its compiled code."""
     asked = subprocess.run(

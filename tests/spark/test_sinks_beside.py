@@ -18,7 +18,7 @@ from ikebana.processor.kafka.broker import Broker, free_port
 from support.pipeline_processes import Pipeline, Run, create, produce
 from support.waiting import patient, wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
 
 PROGRAM = """
 import time

@@ -12,7 +12,7 @@ from ikebana.processor.kafka.broker import Broker
 from support.pipeline_processes import create, produce, upserts, written
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
 
 # All shards are in one task, which has one state.
 TASKS = 1

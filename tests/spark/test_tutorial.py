@@ -17,7 +17,7 @@ from support.doc_blocks import ROOT
 from support.pipeline_processes import create
 from support.waiting import patient, wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
 
 # Fenced blocks with their language, and indented commands.
 _STEP = re.compile(r"^```(\w+)\n(.*?)^```$|^    (ikebana [^\n]*)$", re.MULTILINE | re.DOTALL)

@@ -21,7 +21,7 @@ from support.pipeline_processes import Written, create, produce
 from support.sql_oracle import Change, Row, answer, plain, tables_at
 from support.tpch import QUERIES, TABLES, history
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
 
 TIMES = 4
 LIMIT = 30

@@ -26,6 +26,8 @@ from support.browsers import chromium, looking
 from support.served_topics import MemoryTopics, answering, caught_up, serving
 from support.watched_runs import monitored
 
+pytestmark = pytest.mark.long
+
 PLAN = Plan(
     "shop",
     inputs=(Input("orders", ("orders",)),),
