@@ -14,9 +14,9 @@ from ikebana.processor.planning.plan import (
     Operator,
     Reduce,
     StateMachine,
+    Unread,
     Upsert,
 )
-from ikebana.processor.planning.unread import Unread
 from ikebana.processor.relational import sections
 from ikebana.processor.relational.deriving import Derived, from_sql
 from ikebana.processor.relational.matching import Outer

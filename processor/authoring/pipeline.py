@@ -36,8 +36,7 @@ from ikebana.processor.authoring.wording import part_keys, worded
 from ikebana.processor.base.texts import counted, did_you_mean, printable
 from ikebana.processor.linear.modules import look_in
 from ikebana.processor.linear.sql_functions import as_written
-from ikebana.processor.planning.plan import Plan
-from ikebana.processor.planning.unread import Unread
+from ikebana.processor.planning.plan import Plan, Unread
 from ikebana.processor.topics.codec_of import needs_registry
 
 AnyPart = TypeVar("AnyPart", bound=Part)

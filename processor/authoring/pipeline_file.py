@@ -33,6 +33,7 @@ from ikebana.processor.linear import sql_functions
 from ikebana.processor.linear.sql_functions import SqlFunction, with_long_names
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import (
+    ALL_READ,
     OnChange,
     OnError,
     Operator,
@@ -40,8 +41,8 @@ from ikebana.processor.planning.plan import (
     Plan,
     Subjects,
     TimeDomain,
+    Unread,
 )
-from ikebana.processor.planning.unread import ALL_READ, Unread
 from ikebana.processor.relational.deriving import Derived, resolved
 
 OnNull = Literal["null", "call"]

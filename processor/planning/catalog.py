@@ -31,16 +31,17 @@ from ikebana.processor.planning.operators import reduce
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.operators.window_functions import window_of
 from ikebana.processor.planning.plan import (
+    ALL_READ,
     Input,
     Loop,
     Operator,
     Output,
     Plan,
     Reduce,
+    Unread,
     WindowFunctions,
 )
 from ikebana.processor.planning.unique_keys import NOTHING, Keyed
-from ikebana.processor.planning.unread import ALL_READ, Unread
 
 Problem = tuple[str, str]
 _UNKNOWN = Relation(unknown())

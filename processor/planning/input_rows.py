@@ -18,8 +18,7 @@ from ikebana.processor.linear.scope import (
     unknown,
 )
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.planning.plan import METADATA_TYPES, Input
-from ikebana.processor.planning.unread import Unread
+from ikebana.processor.planning.plan import METADATA_TYPES, Input, Unread
 
 
 def scope_of_input(source: Input) -> Scope:

@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
@@ -100,6 +100,18 @@ class EventTime(msgspec.Struct, frozen=True):
         if self.ahead_ms is None or self.clock in LOG_CLOCKS:
             return None
         return now_ms + self.ahead_ms
+
+
+# The names of a history's files end in one of these.
+PARQUET = (".parquet",)
+LINES = tuple(
+    f".{name}{packed}" for name in ("jsonl", "ndjson", "json") for packed in ("", ".gz", ".zst")
+)
+
+
+def is_pattern(name: str) -> bool:
+    """Whether the last part of a path is a pattern for several files."""
+    return any(letter in name for letter in "*?[")
 
 
 class History(msgspec.Struct, frozen=True):
@@ -641,3 +653,49 @@ def _function_name(value: Any) -> str:
     if not callable(value):
         raise TypeError(f"a plan holds a {type(value).__name__}")
     return name_of(value)
+
+
+# Settings of an input that decide the scope of its rows.
+_OF_ROWS = ("columns", "format", "mode", "key", "schema", "tables", "options")
+
+
+class Unread(NamedTuple):
+    """The parts of a plan's file that could not be read: their paths, as keys joined by dots.
+
+    They are left out of the plan, or have their defaults in it.  Problems that only follow from
+    that are not reported.
+    """
+
+    paths: frozenset[str] = frozenset()
+
+    def any_of(self, kind: str) -> bool:
+        """Whether anything of a section such as `operators` was not read."""
+        return self._within(kind)
+
+    def may_have(self, kind: str, name: str) -> bool:
+        """Whether a part of that name may exist and was not read completely."""
+        return kind in self.paths or self._within(f"{kind}.{name}")
+
+    def hides_rows(self, name: str) -> bool:
+        """Whether the scope of an input's rows is unknown."""
+        within = f"inputs.{name}"
+        parts = (f"{within}.{part}" for part in _OF_ROWS)
+        return not self.paths.isdisjoint({"inputs", within, *parts})
+
+    def columns(self, name: str) -> set[str]:
+        """The declared columns of an input with types that could not be read."""
+        start = f"inputs.{name}.columns."
+        names = {path.removeprefix(start) for path in self.paths if path.startswith(start)}
+        return names | {column.partition(".")[0] for column in names}
+
+    def keys(self, section: str) -> set[str]:
+        """The keys of a section that were not read, completely or in part."""
+        start = section + "."
+        names = (path.removeprefix(start) for path in self.paths if path.startswith(start))
+        return {path.partition(".")[0] for path in names}
+
+    def _within(self, section: str) -> bool:
+        return any(path == section or path.startswith(section + ".") for path in self.paths)
+
+
+ALL_READ = Unread()

@@ -7,8 +7,7 @@ from ikebana.processor.base import log_lines
 from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.planning.operators.table import kind_of
-from ikebana.processor.planning.plan import Input, Operator
-from ikebana.processor.planning.unread import ALL_READ, Unread
+from ikebana.processor.planning.plan import ALL_READ, Input, Operator, Unread
 from ikebana.processor.relational.known import KnownRelations, MakingError, UnmadeError
 from ikebana.processor.relational.sql import sql_operators, tables_of
 from ikebana.processor.relational.sql_shape import notes

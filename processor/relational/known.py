@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from ikebana.processor.linear.json_text import BLOB
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, Scope
 from ikebana.processor.planning.catalog import Catalog
-from ikebana.processor.planning.plan import Input, Operator, Upsert
+from ikebana.processor.planning.plan import ALL_READ, Input, Operator, Unread, Upsert
 from ikebana.processor.planning.unique_keys import NOTHING_KNOWN, Keys, KnownKeys, made_of
-from ikebana.processor.planning.unread import ALL_READ, Unread
 
 Types = Mapping[str, str]
 

@@ -28,8 +28,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import CheckpointError, ConfigError, SourceError
 from ikebana.processor.base.arrow_json import objects
-from ikebana.processor.planning.histories import LINES, PARQUET, is_pattern
-from ikebana.processor.planning.plan import History
+from ikebana.processor.planning.plan import LINES, PARQUET, History, is_pattern
 from ikebana.processor.topics.input_times import RowFile
 from ikebana.processor.topics.messages import Message
 
