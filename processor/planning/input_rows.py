@@ -1,9 +1,11 @@
-"""The rows of an input: the scope of expressions over them, their encodings and their times."""
+"""The rows of an input: the scope of expressions over them, their encodings, times and transactions."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ikebana.codecs.change import Column
 from ikebana.codecs.column_encodings import full_name, usual_name
+from ikebana.errors import ConfigError
 from ikebana.processor.linear.expressions import column_type
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.query import Query, compiled
@@ -94,3 +96,36 @@ def encoding_of(source: Input, column: Column) -> str | None:
     if column.encoding is not None:
         return full_name(column.type, column.encoding)
     return usual_name(column.type, source.traits.usual_encodings)
+
+
+_SUFFIX = ".transaction"
+
+
+def collections_of(topics: Iterable[str], transaction_topic: str) -> frozenset[str]:
+    """The collections that have their changes in these topics, as topics spell them.
+
+    Topics are `prefix.collection`, the transaction topic is `prefix.transaction`.
+
+    >>> sorted(collections_of(["shop.public.orders", "shop.public.items"], "shop.transaction"))
+    ['public.items', 'public.orders']
+
+    Raises:
+        ConfigError: topics have other names.
+    """
+    prefix = transaction_topic.removesuffix(_SUFFIX) + "."
+    if not transaction_topic.endswith(_SUFFIX) or prefix == ".":
+        raise ConfigError(
+            f'cannot tell whose transactions are in topic "{transaction_topic}": '
+            f'its name does not end in "{_SUFFIX}"',
+            hint="Leave the connector's topic.transaction at its default.",
+        )
+    collections = set()
+    for topic in topics:
+        if not topic.startswith(prefix) or topic == prefix:
+            raise ConfigError(
+                f'cannot tell which table is in topic "{topic}": '
+                f'its name does not begin with "{prefix}"',
+                hint="Read the topics as the connector names them, without routing.",
+            )
+        collections.add(topic.removeprefix(prefix))
+    return frozenset(collections)

@@ -28,7 +28,7 @@ from ikebana.processor.linear.steps import Negate, Sql, moves_time
 from ikebana.processor.planning import promises, starts
 from ikebana.processor.planning.catalog import Catalog, catalog_of
 from ikebana.processor.planning.graph import graph_of, node_of
-from ikebana.processor.planning.input_rows import encoding_of, rows_of
+from ikebana.processor.planning.input_rows import collections_of, encoding_of, rows_of
 from ikebana.processor.planning.operators.kind import Around, Problem, Way
 from ikebana.processor.planning.operators.linear import keeps_key
 from ikebana.processor.planning.operators.table import kind_of
@@ -49,7 +49,6 @@ from ikebana.processor.planning.plan import (
     Unread,
     is_pattern,
 )
-from ikebana.processor.planning.transaction_topics import collections_of
 from ikebana.processor.planning.written_types import problems_of_types
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")

@@ -13,8 +13,8 @@ from ikebana.codecs.debezium_position import Boundaries, Positions, SourcePositi
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.errors import DecodeError
 from ikebana.processor.base.rows import FIRST, Errors, InSource, Seen, pack
+from ikebana.processor.planning.input_rows import collections_of
 from ikebana.processor.planning.plan import SOURCE_CLOCKS, Input, Plan
-from ikebana.processor.planning.transaction_topics import collections_of
 from ikebana.processor.topics.input_times import topic_key
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.transactions import Repeats, Transactions, Watch

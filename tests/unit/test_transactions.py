@@ -8,7 +8,7 @@ import pytest
 from ikebana.codecs.debezium_position import Boundaries, Boundary, Positions, SourcePosition
 from ikebana.errors import ConfigError
 from ikebana.processor.base.rows import CountedChanges, Ended, TransactionsSeen
-from ikebana.processor.planning.transaction_topics import collections_of
+from ikebana.processor.planning.input_rows import collections_of
 from ikebana.processor.topics.transactions import Transactions, Watch, advanced
 
 FOLDER = Path(__file__).parents[1] / "golden" / "debezium_transactions"
