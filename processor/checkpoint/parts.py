@@ -19,7 +19,7 @@ from ikebana.processor.kernels.layout import (
     StateLayout,
     operator_part,
 )
-from ikebana.processor.planning import progress, promises
+from ikebana.processor.planning import progress
 from ikebana.processor.planning.backfill import reads_again
 from ikebana.processor.planning.input_rows import comes_out_of_decoding
 from ikebana.processor.planning.joined import joined
@@ -74,7 +74,7 @@ def parts_of(plan: Plan) -> frozenset[str]:
     kinds = {*of_operators, facts.PART, hold.IN}
     of_plan = {kind.prefix + name for kind in kinds for name in progress.edges(plan)}
     outputs = {hold.OUT.prefix + output.name for output in plan.published}
-    watched = (output for output in plan.outputs if promises.watches(plan, output))
+    watched = (output for output in plan.outputs if outputs.watches(plan, output))
     outputs |= {single_value.PART.prefix + output.name for output in watched}
     return frozenset(
         of_plan | outputs | {u.name for u in plan.upserts} | {*joined(plan).arrangements}

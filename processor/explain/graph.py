@@ -14,7 +14,7 @@ from ikebana.processor.explain.words import listed, named_lines, one_line, steps
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.functions import name_of
 from ikebana.processor.linear.steps import Call
-from ikebana.processor.planning import planner, progress, promises
+from ikebana.processor.planning import outputs, planner, progress
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.planning.operators.table import kind_of
@@ -358,11 +358,11 @@ def input_lines(source: Input) -> Iterator[str]:
 
 def output_lines(plan: Plan, output: Output) -> Iterator[str]:
     """Describe an output's messages and its guarantees for readers."""
-    promise = promises.promise(plan, output)
+    promise = outputs.promise(plan, output)
     yield f"topic {output.topic}, as {output.format}"
     yield f"progress in {output.progress_topic}"
     yield f"promises {promise}: {_PROMISES[promise]}"
-    if promises.watches(plan, output):
+    if outputs.watches(plan, output):
         yield "watched: its state has each key's rows, and a second value of a key is an error"
     if output.name == ERRORS:
         yield _POLICIES[plan.on_error]

@@ -21,7 +21,7 @@ from ikebana.processor.kafka.markers import last_message
 from ikebana.processor.kafka.progress_record import progress_record
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
-from ikebana.processor.planning import promises
+from ikebana.processor.planning import outputs
 from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.topics import kinds_of_time
@@ -144,7 +144,7 @@ def closings(
             ends=before.get(output.name, dict.fromkeys(ends[output.topic], 0))
             if first.transition.freezes(output.name)
             else ends[output.topic],
-            promise=promises.promise(plan, output),
+            promise=outputs.promise(plan, output),
             times=kinds_of_time.of_plan(plan),
             columns=dict(output_types(plan, output)),
             # An output that had closed no time gives up none.

@@ -8,8 +8,8 @@ from ikebana.codecs.shape import Ids
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.notices import Check, checked
+from ikebana.processor.planning.outputs import shape_of
 from ikebana.processor.planning.plan import Output, Plan
-from ikebana.processor.planning.written_types import shape_of
 
 if TYPE_CHECKING:
     from ikebana.processor.kafka.registry import Registry

@@ -7,7 +7,7 @@ import msgspec
 
 from ikebana.codecs.formats import OUTPUT_FORMATS
 from ikebana.processor.base.sharding import shown
-from ikebana.processor.planning import planner, promises
+from ikebana.processor.planning import outputs, planner
 from ikebana.processor.planning.backfill import why_not
 from ikebana.processor.planning.edits import Edit, branches_of, has_contents
 from ikebana.processor.planning.edits_resolved import WRITTEN, inputs_kept
@@ -223,7 +223,7 @@ def _outputs(edit: Edit, used: Mapping[str, int]) -> Iterator[EditProblem]:
             yield _of_change(edit, before[output.name], output)
         if output.name not in edit.added:
             watched = [
-                promises.watches(plan, each)
+                outputs.watches(plan, each)
                 for plan, each in ((edit.before, before[output.name]), (edit.after, output))
             ]
             if watched[0] != watched[1]:

@@ -1,4 +1,4 @@
-"""The rows of an input: the scope of expressions over them, their encodings, times and transactions."""
+"""The rows of an input: the scope of expressions over them, encodings, times and transactions."""
 
 from collections.abc import Iterable
 from dataclasses import replace

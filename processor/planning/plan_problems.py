@@ -1,4 +1,4 @@
-"""Find why the parts of a plan do not fit: names, references, topics, steps, formats, histories."""
+"""Find why the parts of a plan do not fit: names, references, topics, steps, formats, files."""
 
 import re
 from collections import Counter
@@ -25,13 +25,14 @@ from ikebana.processor.linear.scope import (
     is_ours,
 )
 from ikebana.processor.linear.steps import Negate, Sql, moves_time
-from ikebana.processor.planning import promises, starts
+from ikebana.processor.planning import outputs, starts
 from ikebana.processor.planning.catalog import Catalog, catalog_of
 from ikebana.processor.planning.graph import graph_of, node_of
 from ikebana.processor.planning.input_rows import collections_of, encoding_of, rows_of
 from ikebana.processor.planning.operators.kind import Around, Problem, Way
 from ikebana.processor.planning.operators.linear import keeps_key
 from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.outputs import problems_of_types
 from ikebana.processor.planning.plan import (
     ALL_READ,
     ERRORS,
@@ -49,7 +50,6 @@ from ikebana.processor.planning.plan import (
     Unread,
     is_pattern,
 )
-from ikebana.processor.planning.written_types import problems_of_types
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -257,7 +257,7 @@ def _why_several(plan: Plan, ways: Sequence[Way]) -> tuple[str, str] | None:
     """Why keys may have several values, or none, with a remedy; None if only data show it."""
     appended = {source.name for source in plan.inputs if source.mode == "append"}
     for way in ways:
-        if (name := promises.what_revises(plan, way)) is not None:
+        if (name := outputs.what_revises(plan, way)) is not None:
             return f"retractions of {name!r} meet another right than they came with", (
                 "set its retract: locked"
             )

@@ -23,9 +23,9 @@ from ikebana.codecs.upsert_out import (
 )
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import single_value
-from ikebana.processor.planning import promises
+from ikebana.processor.planning import outputs
+from ikebana.processor.planning.outputs import shape_of
 from ikebana.processor.planning.plan import Output, Plan
-from ikebana.processor.planning.written_types import shape_of
 
 # Well below what brokers take by default.
 _LARGEST_STATEMENT = 512 << 10
@@ -48,7 +48,7 @@ def formatted(
 ) -> Formatted:
     """The messages of one shard's updates of one batch.
 
-    `store` has the values of keys, for an output that `promises.watches`.
+    `store` has the values of keys, for an output that `outputs.watches`.
     """
     if output.traits.facts is not None:
         return _facts(output, output.traits.facts(), updates)
@@ -66,7 +66,7 @@ def _by_key(plan: Plan, output: Output, updates: Sequence[KeyedUpdate], store: S
     assert traits.codec is not None, f"{output.format} is written as it comes"
     errors: list[KeyedUpdate] = []
     empty = None
-    if promises.watches(plan, output):
+    if outputs.watches(plan, output):
         changes = single_value.step(store, updates, output.name, keyless=not traits.latest)
         if traits.latest:
             # The state has the value of each key after the change.

@@ -40,7 +40,7 @@ from ikebana.processor.cli.main import cli
 from ikebana.processor.kafka.broker import Broker, free_port
 from ikebana.processor.kafka.registry import Registry
 from ikebana.processor.kafka.written_schemas import checks, registered, subjects_of
-from ikebana.processor.planning.written_types import shape_of
+from ikebana.processor.planning.outputs import shape_of
 from support.avro_messages import message
 from support.schema_registries import RealRegistry, Served, SmallRegistry
 from support.written_topics import Written

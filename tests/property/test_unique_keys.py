@@ -13,7 +13,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.formats import OUTPUT_FORMATS, OutputFormat
 from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.scope import KEY, VALUE
-from ikebana.processor.planning import promises
+from ikebana.processor.planning import outputs
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.unique_keys import Columns
@@ -140,4 +140,4 @@ def test_an_output_of_one_row_a_key_is_its_collection(
         else:
             assert read_back(run.messages("view"), output_format) == rows
         assert bool(told) == bool(several)
-        assert not several or promises.promise(plan, output) != "upserts"
+        assert not several or outputs.promise(plan, output) != "upserts"

@@ -18,7 +18,7 @@ from ikebana import (
     steps,
 )
 from ikebana.codecs.formats import Format, KeyFormat
-from ikebana.processor.planning import promises
+from ikebana.processor.planning import outputs
 from ikebana.processor.planning.checking import checked
 from support.avro_messages import message
 
@@ -121,14 +121,14 @@ def test_events_meet_the_rows_of_their_time() -> None:
         (("a", {"n": 1, "price": 5}), 2, 1),
         (("a", {"n": 2, "price": 7}), 4, 1),
     ]
-    assert promises.promise(plan, plan.outputs[0]) == "collection"
+    assert outputs.promise(plan, plan.outputs[0]) == "collection"
 
 
 def test_rows_that_stay_promise_a_collection() -> None:
     """No count is ever negative."""
     plan = plan_of(CLICKS)
 
-    assert promises.promise(plan, plan.outputs[0]) == "collection"
+    assert outputs.promise(plan, plan.outputs[0]) == "collection"
 
 
 @pytest.mark.parametrize("form", ["debezium-json", "maxwell", "diff"])

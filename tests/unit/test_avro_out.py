@@ -33,7 +33,7 @@ from ikebana.codecs.sql_type import parsed
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.processor.kafka.written_schemas import subjects_of
 from ikebana.processor.planning.checking import checked
-from ikebana.processor.planning.written_types import shape_of
+from ikebana.processor.planning.outputs import shape_of
 from ikebana.testing import Run
 
 MICROS = {

@@ -24,7 +24,7 @@ from ikebana.processor.checkpoint import parts
 from ikebana.processor.engine.evaluate import Evaluation, Record
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.explain.text import text
-from ikebana.processor.planning import promises
+from ikebana.processor.planning import outputs
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
 
@@ -257,8 +257,8 @@ def test_it_promises_a_collection_since_it_may_give_several_values() -> None:
     counted = plan_of(Reduce("counted", "orders", (("n", "count(*)"),), by="customer"))
     plan = plan_of(MEDIANS)
 
-    assert promises.promise(counted, counted.outputs[0]) == "upserts"
-    assert promises.promise(plan, plan.outputs[0]) == "collection"
+    assert outputs.promise(counted, counted.outputs[0]) == "upserts"
+    assert outputs.promise(plan, plan.outputs[0]) == "collection"
 
 
 def test_every_entry_of_a_shard_tells_its_key() -> None:

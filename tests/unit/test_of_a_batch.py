@@ -23,7 +23,7 @@ from ikebana.processor.engine import task
 from ikebana.processor.engine.task import Job
 from ikebana.processor.kafka.loopback import UnreadHops
 from ikebana.processor.kafka.progress_topic import closings
-from ikebana.processor.planning import promises
+from ikebana.processor.planning import outputs
 from support.histories import PLAN, born, marker, offset
 
 STATE = Manifest("ours", 0, 3, [Run("a run", 0, 3, "state", 1, 1, 1, 0)])
@@ -196,7 +196,7 @@ def test_progress_is_made_of_the_markers_of_all_shards() -> None:
     assert (out.checkpoint, out.pipeline, out.batch) == ("ours", "shop", 4)
     assert (out.lower, out.upper, out.count, out.ends) == (4, 5, 5, {0: 7})
     assert (errors.lower, errors.upper, errors.count) == (3, 5, 0)
-    assert (out.promise, errors.promise) == ("upserts", promises.promise(PLAN, PLAN.published[-1]))
+    assert (out.promise, errors.promise) == ("upserts", outputs.promise(PLAN, PLAN.published[-1]))
     assert found["out"].times == {4: 3}
 
 

@@ -29,7 +29,7 @@ from ikebana.processor.building.handle import PipelineRun
 from ikebana.processor.checkpoint.checkpoint import newborn
 from ikebana.processor.checkpoint.evolution import evolved
 from ikebana.processor.explain.explanation import explained
-from ikebana.processor.planning import promises
+from ikebana.processor.planning import outputs
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import OnError
 from ikebana.processor.topics.source_offset import SourceOffset
@@ -49,7 +49,7 @@ def test_a_plan_fills_in_its_error_topic() -> None:
         ("diffs", "diffs", "diffs.progress"),
         ("errors", "p.errors", "p.errors.progress"),
     ]
-    assert [promises.promise(PLAN, o) for o in PLAN.published] == ["upserts", "collection"]
+    assert [outputs.promise(PLAN, o) for o in PLAN.published] == ["upserts", "collection"]
     assert PLAN.input("names") is NAMES
 
 

@@ -22,7 +22,7 @@ from ikebana.processor.linear.steps import (
     valid_between,
     where,
 )
-from ikebana.processor.planning import promises
+from ikebana.processor.planning import outputs
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
 
@@ -467,7 +467,7 @@ def test_a_concat_may_have_two_values_a_key() -> None:
         output = replace(OUT, source="both", format=output_format)
 
         assert problems(CURRENT, both, outputs=(output,)) == []
-        assert promises.watches(Plan("p", (ROWS,), (CURRENT, both), (output,)), output)
+        assert outputs.watches(Plan("p", (ROWS,), (CURRENT, both), (output,)), output)
 
 
 def test_bytes_are_written_as_diffs_alone() -> None:

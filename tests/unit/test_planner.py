@@ -39,7 +39,7 @@ from ikebana.processor.linear.steps import (
     valid_between,
     where,
 )
-from ikebana.processor.planning import promises
+from ikebana.processor.planning import outputs
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.input_rows import scope_of_input
 from ikebana.processor.planning.joins.query import Join, Retract
@@ -304,7 +304,7 @@ def test_what_an_output_promises(steps: list[Step], expected: Promise) -> None:
     name = "op" if steps else "current"
     plan = plan_of(*linear, Concat("both", (name, "current")), shown=(name, "both"))
 
-    told = [promises.promise(plan, output) for output in plan.published]
+    told = [outputs.promise(plan, output) for output in plan.published]
 
     assert told[0] == expected
     assert told[1] == ("changes" if expected == "changes" else "collection")
@@ -315,7 +315,7 @@ def test_what_an_input_of_changes_promises() -> None:
     """Nothing: an old image may be of a row that was never there."""
     plan = plan_of(Linear("op", "rows", (POSITIVE,)), source=diffs())
 
-    assert promises.promise(plan, plan.outputs[0]) == "changes"
+    assert outputs.promise(plan, plan.outputs[0]) == "changes"
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_what_a_join_promises(
     changed = Input("changed", ("changed",), "debezium-json", mode="diffs")
     plan = Plan("p", (ROWS, changed), (CURRENT, join), (Output("out", "joined", "out"),))
 
-    assert [promises.promise(plan, output) for output in plan.published] == [expected, errors]
+    assert [outputs.promise(plan, output) for output in plan.published] == [expected, errors]
 
 
 def test_what_expressions_may_name() -> None:

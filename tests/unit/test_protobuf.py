@@ -32,7 +32,7 @@ from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.engine.testing.run import Run
 from ikebana.processor.kafka.output_messages import OutputReader
 from ikebana.processor.planning.checking import checked
-from ikebana.processor.planning.written_types import shape_of
+from ikebana.processor.planning.outputs import shape_of
 
 pytest.importorskip("google.protobuf", reason="Protobuf is an extra")
 TIME = [("time", b"7")]
