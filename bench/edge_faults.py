@@ -482,7 +482,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:breaker: an edit begins to watch an output": (
         "tests/unit/test_outputs_by_key.py::test_an_edit_does_not_begin",
-        "processor/planning/edits_problems.py",
+        "processor/planning/edits.py",
         "            if watched[0] != watched[1]:\n",
         "            if watched[0] and not watched[1]:\n",
     ),

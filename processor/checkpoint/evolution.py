@@ -30,10 +30,9 @@ from ikebana.processor.planning.backfill import (
     read_again,
 )
 from ikebana.processor.planning.checking import checked
-from ikebana.processor.planning.edits import Edit
+from ikebana.processor.planning.edits import START_ANEW, Edit, EditProblem
 from ikebana.processor.planning.edits import edit_of as edit_between
-from ikebana.processor.planning.edits_problems import START_ANEW, EditProblem
-from ikebana.processor.planning.edits_problems import problems as problems_of
+from ikebana.processor.planning.edits import problems as problems_of
 from ikebana.processor.planning.edits_resolved import as_written, generations, resolved
 from ikebana.processor.planning.plan import Input, Output, Plan
 from ikebana.processor.topics.again import why_not_placed

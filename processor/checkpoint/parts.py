@@ -22,7 +22,7 @@ from ikebana.processor.kernels.layout import (
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.backfill import reads_again
 from ikebana.processor.planning.input_rows import comes_out_of_decoding
-from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.operators.table import KINDS, kind_of
 from ikebana.processor.planning.plan import Plan
 

@@ -27,9 +27,8 @@ from ikebana.processor.planning import planner, progress, starts
 from ikebana.processor.planning.backfill import core, read_again
 from ikebana.processor.planning.edits import Edit, can_be_recomputed
 from ikebana.processor.planning.edits_resolved import over
-from ikebana.processor.planning.joined import joined
-from ikebana.processor.planning.joins.arrangements import Shared
 from ikebana.processor.planning.joins.query import AsOfJoin
+from ikebana.processor.planning.joins.stages import Shared, joined
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import ERRORS, Input, Operator, Output, Plan
 from ikebana.processor.planning.planner import Reading

@@ -17,7 +17,7 @@ from ikebana.processor.base.transition import Rebuilding, Stage, Transition
 from ikebana.processor.checkpoint.commits import Lease, Marker
 from ikebana.processor.checkpoint.starting import OutputState, lasting_topics
 from ikebana.processor.planning import progress, starts
-from ikebana.processor.planning.edits_problems import EditProblem
+from ikebana.processor.planning.edits import EditProblem
 from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.plan import Plan, StateMachine
 from ikebana.processor.topics import own_topics

@@ -8,7 +8,7 @@ from ikebana.errors import CheckpointError, IkebanaError
 
 if TYPE_CHECKING:
     # Commands that only read outputs begin without the planner.
-    from ikebana.processor.planning.edits_problems import EditProblem
+    from ikebana.processor.planning.edits import EditProblem
 
 
 class Reason(Enum):

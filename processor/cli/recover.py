@@ -12,7 +12,7 @@ from ikebana.processor.base.machine import private_files
 
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.recovering import Left
-    from ikebana.processor.planning.edits_problems import EditProblem
+    from ikebana.processor.planning.edits import EditProblem
     from ikebana.processor.planning.plan import Plan
 
 

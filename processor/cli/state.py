@@ -22,7 +22,7 @@ from ikebana.processor.checkpoint.parts import operator_of
 from ikebana.processor.cli.values import shown
 from ikebana.processor.kernels import arrange, upsert
 from ikebana.processor.planning.checking import checked
-from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.plan import Plan
 
 

@@ -58,8 +58,7 @@ from ikebana.processor.linear.chain import consolidated
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.edits import Edit, Side, branches_of
-from ikebana.processor.planning.joined import joined
-from ikebana.processor.planning.joins.stages import JoinStage
+from ikebana.processor.planning.joins.stages import JoinStage, joined
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.planning.planner import Branch

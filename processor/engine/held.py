@@ -1,7 +1,7 @@
 """The holds: outputs and operators that may get updates before their frontier reaches them."""
 
 from ikebana.processor.planning import progress
-from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.planning.planner import Physical
 

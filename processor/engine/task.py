@@ -47,7 +47,7 @@ from ikebana.processor.kafka import loopback, markers
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.edits import Edit
-from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.plan import Plan
 
 

@@ -17,13 +17,12 @@ from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.graph import graph_of
-from ikebana.processor.planning.joined import arrangements as arrangements_of
-from ikebana.processor.planning.joined import joined
-from ikebana.processor.planning.joins import arrangements
-from ikebana.processor.planning.joins.arrangements import Shared
+from ikebana.processor.planning.joins import stages
 from ikebana.processor.planning.joins.paths import Planned
 from ikebana.processor.planning.joins.qualified import Flat, alias_of
 from ikebana.processor.planning.joins.query import AsOfJoin, Join
+from ikebana.processor.planning.joins.stages import Shared, joined
+from ikebana.processor.planning.joins.stages import arrangements as arrangements_of
 from ikebana.processor.planning.joins.steps import ArrangedBy, Extend, Lookup, Path, PathStep
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.planning.planner import Branch
@@ -169,12 +168,12 @@ def sharing(plan: Plan) -> Iterator[str]:
     if not plan.joins:
         return
     shared = arrangements_of(plan)
-    own_states = len(shared) - arrangements.cost(shared)
+    own_states = len(shared) - stages.cost(shared)
     beside = f", {own_states} an upsert's own state" if own_states else ""
     yield (
         f"joins: {counted(len(shared), 'distinct arrangement')} in "
         f"{counted(len(plan.joins), 'join')}{beside}; "
-        f"{arrangements.cost(shared)} beside what is kept anyway"
+        f"{stages.cost(shared)} beside what is kept anyway"
     )
 
 
@@ -182,7 +181,7 @@ def warnings(plan: Plan) -> Iterator[str]:
     """Warn of arrangements that could be shared, or smaller."""
     shared = arrangements_of(plan)
     separate = [each for each in shared if not each.is_own]
-    for miss in arrangements.near_misses(separate):
+    for miss in stages.near_misses(separate):
         yield f"{printable(str(miss))}."
     for relation in dict.fromkeys(each.arrangement.relation for each in separate):
         scope = catalog_of(plan).relation(relation).scope

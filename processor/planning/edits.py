@@ -1,4 +1,4 @@
-"""Compare two plans that run one after the other on one checkpoint.
+"""Compare two plans that run one after the other on one checkpoint, and say which edits cannot be.
 
 A part of the new plan *stays* if its definition and all of its sources are unchanged: its state
 is kept.  Any other operator with state is *fresh*: it begins at the frontier of the edit, with
@@ -7,28 +7,35 @@ compared.
 
 If an edit changes the collection of an output that stays, the output gets the difference between
 the new and the old collection, as updates at the edit's time.
+
+Problems of an edit say what to do instead.
 """
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from ikebana.codecs import canonical
+from ikebana.codecs.formats import OUTPUT_FORMATS
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.sharding import shown
+from ikebana.processor.planning import outputs, planner, progress
+from ikebana.processor.planning.backfill import core, why_not
+from ikebana.processor.planning.edits_resolved import WRITTEN, inputs_kept
+from ikebana.processor.planning.graph import graph_of
+from ikebana.processor.planning.identity import lasting
+from ikebana.processor.planning.joins.query import DeltaJoin
+from ikebana.processor.planning.joins.stages import joined
+from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.plan import ERRORS, Operator, Output, Plan, StateMachine
+from ikebana.processor.planning.planner import Branch
 
 # Decision (new as-of joins from the state): A new as-of join without an arrangement of its left
 # takes the edit's portions as rows of the time t, as hydration would give them. Its left would
 # need an arrangement for nothing else.
-
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any, Literal
-
-from ikebana.codecs import canonical
-from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.base.sharding import shown
-from ikebana.processor.planning import planner, progress
-from ikebana.processor.planning.backfill import core
-from ikebana.processor.planning.graph import graph_of
-from ikebana.processor.planning.joined import joined
-from ikebana.processor.planning.joins.query import DeltaJoin
-from ikebana.processor.planning.operators.table import kind_of
-from ikebana.processor.planning.plan import ERRORS, Output, Plan
-from ikebana.processor.planning.planner import Branch
 
 # Reasons begin with the kind and the name of the part that made an error; names have no space.
 _STEP, _OUTPUT, _INPUT = "operator ", "output ", "input "
@@ -366,3 +373,339 @@ def _collection(plan: Plan, output: Output, staying: set[str]) -> Any:
         for way in graph_of(plan).ways(output.source)
     ]
     return sorted(map(repr, ends))
+
+
+START_ANEW = (
+    "start with a new checkpoint, a new pipeline name, new output topics, and a new errors.topic "
+    "if one is named"
+)
+
+
+class EditProblem(NamedTuple):
+    """Why an edit cannot be made: the path in the file, the reason, and an alternative."""
+
+    path: str
+    reason: str
+    instead: str = ""
+
+    @property
+    def remedy(self) -> str:
+        """The action to take."""
+        if not self.instead:
+            return f"Leave {self.path} as it was, or {START_ANEW}."
+        return f"{self.instead}; or leave {self.path} as it was, or {START_ANEW}."
+
+
+def problems(edit: Edit, used: Mapping[str, int], user_plan: Plan) -> Iterator[EditProblem]:
+    """Yield each reason why an edit cannot be made on the checkpoint.
+
+    `used` has the last generations before the edit.  `user_plan` is the new plan with the names of
+    its user: the edit has renamed parts under their names in the checkpoint.
+    """
+    names = {
+        f"{section}.{shown(part.name)}": f"{section}.{shown(named.name)}"
+        for section in ("inputs", "operators", "outputs")
+        for part, named in zip(
+            getattr(edit.after, section), getattr(user_plan, section), strict=True
+        )
+    }
+    for each in _problems(edit, used):
+        # Names may have dots themselves.
+        parts = [part for part in names if f"{each.path}.".startswith(f"{part}.")]
+        part = max(parts, key=len, default="")
+        yield each._replace(path=names.get(part, "") + each.path[len(part) :])
+
+
+def _problems(edit: Edit, used: Mapping[str, int]) -> Iterator[EditProblem]:
+    before, after = edit.before, edit.after
+    for part in ("name", "time", "error_topic", "is_dated", "transaction_topics"):
+        old, new = getattr(before, part), getattr(after, part)
+        if old != new:
+            was, now = (msgspec.json.encode(each).decode() for each in (old, new))
+            path = _PATHS.get(part, part)
+            yield EditProblem(path, f"was {was}, is {now}, which no edit can change")
+    if before.on_error == "drop" and after.on_error != "drop":
+        yield EditProblem(
+            "errors.policy",
+            f"was drop, is {after.on_error}: nothing knows which errors stand that were dropped, "
+            "and each one would be taken back that was never written",
+            "Move the checkpoint away, and create it again by `ikebana recover` with this file, "
+            "which writes the errors that there are",
+        )
+    yield from _inputs(before, after)
+    yield from _readers(edit)
+    yield from _machines(edit)
+    yield from _outputs(edit, used)
+    yield from _rows(before, after)
+    yield from _sources_missing(edit)
+    yield from _joins(edit)
+
+
+_PATHS = {"error_topic": "errors.topic", "is_dated": "event_time"}
+
+
+def _inputs(before: Plan, after: Plan) -> Iterator[EditProblem]:
+    old_inputs = {source.name: source for source in before.inputs}
+    names = {source.name for source in after.inputs}
+    for source in after.inputs:
+        old = old_inputs.get(source.name)
+        if old is None and source.history is not None:
+            yield EditProblem(
+                f"inputs.{source.name}.history",
+                "is read by a new checkpoint alone, and the input is added to one",
+                "Write the rows to a topic, and read that by the input as well",
+            )
+        if old is None:
+            read = [t for t in source.topics if t in before.topics]
+            if read and (why := why_not(before, source)) is not None:
+                reader = next(s.name for s in before.inputs if read[0] in s.topics)
+                yield EditProblem(
+                    f"inputs.{source.name}",
+                    f'is new, and topic "{read[0]}" has been read already: {why}',
+                    f'Read the topic by the input "{reader}", as before'
+                    if reader in names
+                    else f'Call it "{reader}", as the input was called that has read the topic',
+                )
+        elif lasting(old) != lasting(source):
+            yield EditProblem(
+                f"inputs.{source.name}",
+                f"was changed: {why_not(before, source) or _OTHER_TOPIC}",
+                "Leave it, and read another topic by a new input beside it",
+            )
+
+
+def _machines(edit: Edit) -> Iterator[EditProblem]:
+    """Yield machines that keep states of another version, and cannot read them.
+
+    The batch with the first such state would fail, and so would every retry.
+    """
+    before = {each.name: each for each in edit.before.operators if isinstance(each, StateMachine)}
+    for machine in edit.after.operators:
+        if not isinstance(machine, StateMachine) or machine.name in edit.fresh:
+            continue
+        old = before.get(machine.name)
+        if old is not None and old.version != machine.version and machine.migrate is None:
+            yield EditProblem(
+                f"operators.{shown(machine.name)}",
+                f"has version {machine.version}, and its states are of version {old.version} or "
+                "before, which nothing converts",
+                f"Give it a `migrate` for them, or version {old.version} again",
+            )
+
+
+_NOT_AGAIN = "what its topic has had is not read again"
+_OTHER_TOPIC = "it reads another topic, and nothing says what is in both"
+
+
+def _readers(edit: Edit) -> Iterator[EditProblem]:
+    """Yield operators that need an input from its beginning, if it cannot be read again."""
+    # An input that was changed itself is reported already.
+    old_inputs = {
+        source.name
+        for source in edit.before.inputs
+        if not any(
+            s.name == source.name and lasting(s) != lasting(source) for s in edit.after.inputs
+        )
+    }
+    old = {shown(operator.name) for operator in edit.before.operators}
+    for operator in edit.after.operators:
+        kind = kind_of(operator)
+        if not kind.reads_rows or operator.name not in edit.fresh:
+            continue
+        read = [source for source in kind.sources(operator) if source in old_inputs]
+        name = shown(operator.name)
+        is_what = "was changed" if name in old else "is new"
+        is_machine = isinstance(operator, StateMachine) and name in old
+        remedy = " (with a greater version it goes on with its states)" if is_machine else ""
+        for source in read:
+            keeps = [
+                shown(each.name)
+                for each in edit.after.operators
+                if each.name not in edit.fresh
+                and kind_of(each).part(each) is not None
+                and source in kind_of(each).sources(each)
+            ]
+            instead = "Read a copy of the topic by a new input"
+            if is_machine:
+                instead = "Give it a greater version, and `migrate` its states if need be"
+            elif keeps:
+                instead = f'Make it of "{keeps[0]}", which keeps what the input has had'
+            yield EditProblem(
+                f"operators.{name}",
+                f'{is_what}, and reads input "{shown(source)}": '
+                f"{why_not(edit.before, edit.before.input(source)) or _NOT_AGAIN}{remedy}",
+                instead,
+            )
+
+
+def _rows(before: Plan, after: Plan) -> Iterator[EditProblem]:
+    old, new = planner.physical(before).readings, planner.physical(after).readings
+    for name in sorted(inputs_kept(before, after)):
+        if old[name] == new[name]:
+            continue
+        columns, steps = old[name].columns, [step for step, _ in old[name].pushed]
+        if steps:
+            rows = f"what {', '.join(dict.fromkeys(map(shown, steps)))} makes"
+        elif columns is not None and not old[name].key_filters:
+            rows = f"the columns {', '.join(columns)}"
+        else:
+            rows = "the rows of some keys"
+        yield EditProblem(
+            f"inputs.{name}",
+            f"has been read so that the state has only {rows}, and the new plan needs more of "
+            "its rows (`pushdown: false` keeps whole ones from the start)",
+            "Read a copy of its topic by a new input, of which all is kept that is needed now",
+        )
+
+
+def _outputs(edit: Edit, used: Mapping[str, int]) -> Iterator[EditProblem]:
+    before = {output.name: output for output in edit.before.outputs}
+    topics = {output.topic: output.name for output in edit.before.outputs}
+    for output in edit.after.outputs:
+        path = f"outputs.{shown(output.name)}"
+        if output.name in edit.added and output.topic in topics:
+            yield EditProblem(
+                path,
+                f'writes to topic "{output.topic}", which has been the topic of '
+                f'"{shown(topics[output.topic])}" in another format or under that name',
+                "Give it a topic that no output has had",
+            )
+        elif output.name in edit.added and WRITTEN + output.topic in used:
+            yield EditProblem(
+                path,
+                f'writes to topic "{output.topic}", which has what an output has written that is '
+                "gone: its progress has ended, and readers would miss the batches since",
+                "Give it a topic that no output has had",
+            )
+        if output.name in edit.others and output.on_change != "difference":
+            yield _of_change(edit, before[output.name], output)
+        if output.name not in edit.added:
+            watched = [
+                outputs.watches(plan, each)
+                for plan, each in ((edit.before, before[output.name]), (edit.after, output))
+            ]
+            if watched[0] != watched[1]:
+                when = "now" if watched[1] else "until now"
+                yield EditProblem(
+                    path,
+                    f"shows what may have several values of a key {when}: give it a new topic",
+                    "Give it a topic that no output has had",
+                )
+
+
+def _of_change(edit: Edit, old: Output, new: Output) -> EditProblem:
+    """Why an output may not get the difference, and what changed its collection."""
+    path = f"outputs.{shown(new.name)}"
+    causes = _causes(edit, old, new)
+    since = f", since {' and '.join(causes)} changed" if causes else ""
+    anew = "ive it a topic that no output has had, in which it begins with all that there is"
+    if new.on_change == "new-topic":
+        return EditProblem(
+            path,
+            f"shows other data{since}, for which its on_change wants a new topic",
+            f"G{anew}",
+        )
+    return EditProblem(
+        path,
+        f"shows other data{since}, which its on_change refuses",
+        f"Set its on_change to difference, so that the topic gets that, or g{anew}",
+    )
+
+
+def _causes(edit: Edit, old: Output, new: Output) -> list[str]:
+    """The paths of the file with changes that affect an output's collection."""
+    before = {shown(operator.name): operator for operator in edit.before.operators}
+    after = {operator.name: operator for operator in edit.after.operators}
+    causes = []
+    if shown(old.source) != shown(new.source):
+        causes.append(f"outputs.{shown(new.name)}.from")
+    for name in graph_of(edit.after).behind(new.source):
+        if (operator := after.get(name)) is None:
+            continue
+        was = before.get(shown(name))
+        if was is None or _as_named(was) != _as_named(operator):
+            causes.append(f"operators.{shown(name)}")
+    return causes
+
+
+def _as_named(operator: Operator) -> Operator:
+    """An operator with the names that users know."""
+    moved: Operator = kind_of(operator).with_sources(operator, shown)
+    return msgspec.structs.replace(moved, name=shown(operator.name))
+
+
+def _sources_missing(edit: Edit) -> Iterator[EditProblem]:
+    """Yield collections that new readers need, if the state lacks some of their contents."""
+    for plan in (edit.before, edit.after):
+        for root, branches in planner.physical(plan).branches.items():
+            if not has_contents(plan, root) and (plan is edit.before or root not in edit.fresh):
+                for branch in branches:
+                    yield from _lacking(edit, plan, root, branch)
+
+
+_READ_BACK = tuple(name for name, its in OUTPUT_FORMATS.items() if its.codec is None)
+
+
+def _lacking(edit: Edit, plan: Plan, root: str, branch: planner.Branch) -> Iterator[EditProblem]:
+    what = "nothing keeps what it has had"
+    instead = "Read a copy of its topic by a new input, which is read from its beginning"
+    if any(join.name == root for join in plan.joins):
+        what = (
+            "the results of an as-of join depend on when the rows of its left came: they are not "
+            "kept, and cannot be computed once more"
+        )
+        instead = (
+            "Define it under another name, and show it in a new topic by another output: it "
+            "begins there with the rows that its left has now"
+        )
+    names = edit.affected
+    if plan is edit.before:
+        names = edit.own_topics.difference(edit.read_back.values())
+        what += f", and only topics of the formats {' and '.join(_READ_BACK)} are read back"
+        instead = "Show it in a new topic by another output, and drop this one"
+    for name in sorted(names & set(branch.outputs)):
+        if name not in edit.own_topics and branch in branches_of(edit.before, root):
+            # These contents are in the topic, and stay there.
+            continue
+        reason = f'shows other data of "{shown(root)}", and {what}'
+        yield EditProblem(f"outputs.{shown(name)}", reason, instead)
+    if plan is edit.after:
+        stages, gathered = joined(plan).stages, planner.gathered(plan).values()
+        for name in (*branch.inlets, *branch.hops):
+            if name in edit.fresh and name not in stages and name not in gathered:
+                reason = f'is new, and reads "{shown(root)}": {what}'
+                yield EditProblem(f"operators.{shown(name)}", reason, instead)
+
+
+def _joins(edit: Edit) -> Iterator[EditProblem]:
+    old, new = joined(edit.before), joined(edit.after)
+    for name, stage in new.stages.items():
+        if name in old.stages and old.stages[name] != stage:
+            yield EditProblem(
+                f"operators.{shown(stage.join)}",
+                "would be laid out otherwise than it is, since other joins come or go",
+                "Give it another name, so that it starts again with what is there",
+            )
+    for join in edit.after.joins:
+        if join.name in edit.fresh - new.origins.keys() - edit.filled_joins.keys():
+            relation = shown(join.inputs[0].relation)
+            yield EditProblem(
+                f"operators.{shown(join.name)}",
+                f'is new, and nothing has all that its input "{relation}" was: '
+                "it has no arrangement",
+                "Let another of its inputs come first, or add it to a new checkpoint",
+            )
+    timed = {source.name for source in edit.after.inputs if source.event_time is not None}
+    for root, branches in planner.physical(edit.after).branches.items():
+        for branch in branches:
+            if not branch.moves_time and root not in timed:
+                continue
+            for name in (*branch.inlets, *branch.hops):
+                reader = new.stages.get(name)
+                if reader is not None and name in edit.fresh and root not in edit.fresh:
+                    yield EditProblem(
+                        f"operators.{shown(reader.join)}",
+                        f'is new, and changes of "{shown(root)}" that are not due yet wait '
+                        "elsewhere",
+                        "Let what moves times come behind the join",
+                    )

@@ -48,8 +48,8 @@ from ikebana.processor.planning.input_rows import (
     dating_query,
     scope_of_input,
 )
-from ikebana.processor.planning.joined import columns_read, joined, looked_up
 from ikebana.processor.planning.joins.query import Join
+from ikebana.processor.planning.joins.stages import columns_read, joined, looked_up
 from ikebana.processor.planning.operators.kind import Way
 from ikebana.processor.planning.operators.linear import keeps_key
 from ikebana.processor.planning.operators.table import kind_of

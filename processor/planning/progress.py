@@ -16,7 +16,7 @@ from graphlib import TopologicalSorter
 from ikebana.arrangements.frontier import Interval, Time
 from ikebana.processor.planning import backfill, planner
 from ikebana.processor.planning.graph import graph_of
-from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.plan import ERRORS, Plan
 
 

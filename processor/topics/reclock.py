@@ -21,7 +21,7 @@ from ikebana.processor.base.offsets import Positions
 from ikebana.processor.base.transition import FILLED, ReadBack, Stage, Transition
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.edits import Edit
-from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics import own_topics
 from ikebana.processor.topics.again import learned_again

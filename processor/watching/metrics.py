@@ -21,7 +21,7 @@ from ikebana.processor.base.fast_paths import FastPath
 from ikebana.processor.base.notices import Notice, counts
 from ikebana.processor.base.sharding import shown
 from ikebana.processor.base.texts import EPOCH_MS
-from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.reach import InputsState
 from ikebana.processor.watching.health import BatchProgress, Health

@@ -17,7 +17,6 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.engine import replaying
 from ikebana.processor.engine.evaluate import Evaluation
-from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.joins.query import (
     AsOfJoin,
     At,
@@ -26,6 +25,7 @@ from ikebana.processor.planning.joins.query import (
     Retract,
     Strategy,
 )
+from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.topics.diff_input import ClosedProgress
 from ikebana.testing import Run, Topics
 from support.delta_path_oracle import Datum

@@ -35,8 +35,8 @@ from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.layout import operator_part
 from ikebana.processor.kernels.upsert import UpsertArrangement
 from ikebana.processor.planning import planner, progress
-from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.joins.query import Strategy
+from ikebana.processor.planning.joins.stages import joined
 from support.dated_upserts import Play, dated
 from support.histories import WITH_PAIRS
 from support.sql_oracle import plan_of

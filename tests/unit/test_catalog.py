@@ -14,7 +14,7 @@ from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.catalog import Catalog, catalog_of
 from ikebana.processor.planning.checking import checked
-from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.operators.table import KINDS
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational.known import KnownRelations

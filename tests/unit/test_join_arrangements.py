@@ -4,13 +4,13 @@ from typing import Any
 
 import msgspec
 
-from ikebana.processor.planning.joins.arrangements import (
+from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput
+from ikebana.processor.planning.joins.stages import (
     ArrangementReader,
     cost,
     near_misses,
     shared,
 )
-from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput
 from support.known_joins import GRAPH, Q3, SHOP, TRIANGLES, planned
 
 EDGES = {"edges(src)", "edges(dst)", "edges(dst, src)"}

@@ -1,8 +1,7 @@
 """Joins as operators with frontiers: how far behind they are, and what they hold back."""
 
 from ikebana.processor.explain.graph import as_run
-from ikebana.processor.planning.joins.arrangements import shared
-from ikebana.processor.planning.joins.stages import stages
+from ikebana.processor.planning.joins.stages import shared, stages
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.planning.planner import physical
 from ikebana.processor.planning.progress import advance_frontiers, depths, edges, since

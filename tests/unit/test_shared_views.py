@@ -6,7 +6,7 @@ import pytest
 
 from ikebana import evaluate
 from ikebana.processor.explain.explanation import explained
-from ikebana.processor.planning.joined import arrangements
+from ikebana.processor.planning.joins.stages import arrangements
 from ikebana.processor.planning.plan import Linear, Plan, WindowFunctions
 from ikebana.testing import Run
 from support.random_queries import TABLES, history

@@ -1,4 +1,9 @@
-"""The dataflow of joins: feeds, arrangements and stages, and the rows between them.
+"""The joins of a plan as they run: arrangements, the feeds to them, and the stages that read them.
+
+An *arrangement* is identified by its relation, the filters that are pushed to it, and its key; all
+joins share it.  The number of distinct arrangements is the cost of joins.  If the relation's
+operator keeps its state by that key anyway, and there are no filters, that state is used at no
+cost.
 
 A *feed* sends a relation's updates to the shards of a key.  An arrangement has one, and the
 first stage of a path uses the same feed if its input is arranged by the key that it looks up:
@@ -13,14 +18,91 @@ An extension is several stages.  A row is counted at one candidate after the oth
 with the fewest data proposes values, and all others validate in turn which of these they have.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
 from typing import Literal, NamedTuple
 
-from ikebana.processor.planning.joins.arrangements import Shared
+from ikebana.processor.linear.json_text import JSON, quoted
+from ikebana.processor.linear.scope import KEY, VALUE
+from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.joins.paths import Planned
+from ikebana.processor.planning.joins.qualified import flat_name
+from ikebana.processor.planning.joins.query import AsOfJoin
+from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.joins.steps import ArrangedBy, Extend, Lookup, Path
+from ikebana.processor.planning.plan import Plan
+
+
+class ArrangementReader(NamedTuple):
+    """A reader of an arrangement: the path of input `path` of a join, which looks up `alias`."""
+
+    join: str
+    path: str
+    alias: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """An arrangement and its readers; `is_own` if it is the state of the relation's operator."""
+
+    arrangement: ArrangedBy
+    readers: tuple[ArrangementReader, ...]
+    is_own: bool
+
+    @property
+    def joins(self) -> tuple[str, ...]:
+        """The joins that read it."""
+        return tuple(dict.fromkeys(reader.join for reader in self.readers))
+
+
+class NearMiss(NamedTuple):
+    """Two arrangements of a relation by one key that differ in their filters only."""
+
+    one: ArrangedBy
+    other: ArrangedBy
+
+    def __str__(self) -> str:
+        return (
+            f"{self.one} and {self.other} differ by their filters alone; "
+            "a relation behind the conditions that they share would be kept once"
+        )
+
+
+def shared(joins: Iterable[Planned], relations: Mapping[str, Relation]) -> tuple[Shared, ...]:
+    """The distinct arrangements of joins, in the order in which they are first read."""
+    readers: dict[ArrangedBy, list[ArrangementReader]] = {}
+    for join in joins:
+        for path in join.paths:
+            for alias, arrangement in path.reads():
+                reader = ArrangementReader(join.join.name, path.alias, alias)
+                readers.setdefault(arrangement, []).append(reader)
+    return tuple(
+        Shared(each, tuple(of), _is_own(each, relations[each.relation]))
+        for each, of in readers.items()
+    )
+
+
+def near_misses(arrangements: Sequence[Shared]) -> Iterator[NearMiss]:
+    """The pairs of arrangements that differ in their filters only."""
+    for one, other in combinations((each.arrangement for each in arrangements), 2):
+        if (one.relation, one.keys) == (other.relation, other.keys):
+            yield NearMiss(one, other)
+
+
+def cost(arrangements: Iterable[Shared]) -> int:
+    """The number of arrangements that joins need in addition to existing state."""
+    return sum(not each.is_own for each in arrangements)
+
+
+def _is_own(arrangement: ArrangedBy, relation: Relation) -> bool:
+    if arrangement.filters or arrangement.keys not in ((KEY,), (quoted(KEY),)):
+        return False
+    # Lookups ask for keys in JSON, and a state may have keys in bytes.
+    return relation.keeps_state and relation.scope.types[KEY] == JSON
+
 
 Role = Literal["lookup", "count", "propose", "validate"]
 
@@ -224,3 +306,47 @@ def _ends(path: Path, join: str) -> tuple[str, ...]:
     number = len(path.steps) - 1
     name, step = step_name(join, path.alias, number), path.steps[number]
     return (name,) if isinstance(step, Lookup) else extended(name, step)
+
+
+@functools.lru_cache(maxsize=32)
+def joined(plan: Plan) -> Stages:
+    """The arrangements, feeds and stages of all joins.
+
+    Raises: JoinError, if a join has problems.
+    """
+    catalog = catalog_of(plan)
+    joins = [catalog.join(join.name) for join in plan.joins]
+    names = {each.relation for join in plan.joins for each in join.inputs}
+    relations = {name: catalog.relation(name) for name in names}
+    return stages(joins, shared(joins, relations))
+
+
+def arrangements(plan: Plan) -> tuple[Shared, ...]:
+    """The arrangements of all joins, each once."""
+    return tuple(joined(plan).arrangements.values())
+
+
+def looked_up(plan: Plan) -> frozenset[str]:
+    """The upserts with state that joins look up."""
+    return frozenset(name for name, each in joined(plan).arrangements.items() if each.is_own)
+
+
+def columns_read(plan: Plan, relation: str) -> frozenset[str] | None:
+    """The columns of a relation's values that joins read; None if they need all.
+
+    Data that agree in these columns join alike; keys of arrangements are not counted here.
+    Where matches are locked by the whole row, a change of any column looks up again.
+    """
+    columns: set[str] = set()
+    for join in plan.joins:
+        for at, each in enumerate(join.inputs):
+            if each.relation != relation:
+                continue
+            if isinstance(join, AsOfJoin) and at == 0 and join.locks:
+                if not join.locked_by:
+                    return None
+                columns.update(join.locked_by)
+            types = catalog_of(plan).join(join.name).types
+            start = flat_name(each.alias, "")
+            columns |= {name.removeprefix(start) for name in types if name.startswith(start)}
+    return None if VALUE in columns else frozenset(columns - {KEY})
