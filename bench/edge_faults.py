@@ -410,13 +410,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     # keys: unique keys, join plans, renamed columns.
     "edge:keys a left join keeps the key of its left whatever it meets": (
         BY_KEY,
-        "processor/planning/unique_keys.py",
+        "processor/planning/relations.py",
         "        if inner.is_unique(key):\n",
         "        if True:\n",
     ),
     "edge:keys what is computed of a key is one": (
         BY_KEY,
-        "processor/planning/unique_keys.py",
+        "processor/planning/relations.py",
         "one_to_one=all(same)",
         "one_to_one=True",
     ),

@@ -12,7 +12,6 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
 from ikebana.processor.base.rows import KeyedUpdate, Truncate, Upserts, times_of
 from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, OfKey, PartKind, StateLayout
-from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.operators.kind import (
     Around,
     OperatorBatch,
@@ -20,6 +19,7 @@ from ikebana.processor.planning.operators.kind import (
     Problem,
     Relations,
 )
+from ikebana.processor.planning.relations import Relation
 
 
 class First(msgspec.Struct, frozen=True, tag="first"):

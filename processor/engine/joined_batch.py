@@ -39,7 +39,7 @@ from ikebana.processor.linear.scope import frozen
 from ikebana.processor.linear.steps import Arrange
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.catalog import catalog_of
-from ikebana.processor.planning.joins.paths import Planned, binds
+from ikebana.processor.planning.joins.paths import Candidate, Extend, Path, Planned, binds
 from ikebana.processor.planning.joins.qualified import Flat, alias_of
 from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.joins.stages import (
@@ -49,7 +49,6 @@ from ikebana.processor.planning.joins.stages import (
     joined,
     step_name,
 )
-from ikebana.processor.planning.joins.steps import Candidate, Extend, Path
 from ikebana.processor.planning.plan import Plan
 
 _HYDRATE = "join"

@@ -42,10 +42,9 @@ from ikebana.processor.linear.keys import any_null, is_null
 from ikebana.processor.linear.query import field_texts
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.planning.catalog import catalog_of
-from ikebana.processor.planning.joins.paths import Planned
+from ikebana.processor.planning.joins.paths import Lookup, Path, Planned
 from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.joins.stages import JoinStage, candidate_name, step_name
-from ikebana.processor.planning.joins.steps import Lookup, Path
 from ikebana.processor.planning.plan import Plan
 
 Item = TypeVar("Item")

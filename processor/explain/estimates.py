@@ -22,9 +22,9 @@ from ikebana.processor.linear.steps import Call, Sql
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.graph import graph_of
+from ikebana.processor.planning.joins.paths import Lookup
 from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.joins.stages import JoinStage, joined
-from ikebana.processor.planning.joins.steps import Lookup
 from ikebana.processor.planning.plan import Input, Plan, Reduce, WindowFunctions
 from ikebana.processor.planning.planner import Physical
 

@@ -18,12 +18,18 @@ from ikebana.processor.planning import progress
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joins import stages
-from ikebana.processor.planning.joins.paths import Planned
+from ikebana.processor.planning.joins.paths import (
+    ArrangedBy,
+    Extend,
+    Lookup,
+    Path,
+    PathStep,
+    Planned,
+)
 from ikebana.processor.planning.joins.qualified import Flat, alias_of
 from ikebana.processor.planning.joins.query import AsOfJoin, Join
 from ikebana.processor.planning.joins.stages import Shared, joined
 from ikebana.processor.planning.joins.stages import arrangements as arrangements_of
-from ikebana.processor.planning.joins.steps import ArrangedBy, Extend, Lookup, Path, PathStep
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.planning.planner import Branch
 

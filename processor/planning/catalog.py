@@ -25,7 +25,6 @@ from ikebana.processor.planning.input_rows import rows_of
 from ikebana.processor.planning.joins.binding import Examined, examined
 from ikebana.processor.planning.joins.paths import Planned, planned
 from ikebana.processor.planning.joins.query import Join
-from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.loops import collections, program
 from ikebana.processor.planning.operators import reduce
 from ikebana.processor.planning.operators.table import kind_of
@@ -41,7 +40,7 @@ from ikebana.processor.planning.plan import (
     Unread,
     WindowFunctions,
 )
-from ikebana.processor.planning.unique_keys import NOTHING, Keyed
+from ikebana.processor.planning.relations import NOTHING, Keyed, Relation
 
 Problem = tuple[str, str]
 _UNKNOWN = Relation(unknown())

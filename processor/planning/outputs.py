@@ -22,7 +22,7 @@ from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.planning.operators.kind import Problem, Way
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Concat, Input, Linear, Output, Plan, Reduce, Upsert
-from ikebana.processor.planning.unique_keys import made_of
+from ikebana.processor.planning.relations import made_of
 
 
 @functools.lru_cache(maxsize=64)

@@ -54,7 +54,7 @@ from ikebana.processor.planning.operators.kind import Way
 from ikebana.processor.planning.operators.linear import keeps_key
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Input, KeptReading, Plan
-from ikebana.processor.planning.unique_keys import made_of
+from ikebana.processor.planning.relations import made_of
 
 
 def over_stored(

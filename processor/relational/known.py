@@ -7,7 +7,7 @@ from ikebana.processor.linear.json_text import BLOB
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, Scope
 from ikebana.processor.planning.catalog import Catalog
 from ikebana.processor.planning.plan import ALL_READ, Input, Operator, Unread, Upsert
-from ikebana.processor.planning.unique_keys import NOTHING_KNOWN, Keys, KnownKeys, made_of
+from ikebana.processor.planning.relations import NOTHING_KNOWN, Keys, KnownKeys, made_of
 
 Types = Mapping[str, str]
 

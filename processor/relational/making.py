@@ -30,7 +30,7 @@ from ikebana.processor.planning.plan import (
     Upsert,
     WindowFunctions,
 )
-from ikebana.processor.planning.unique_keys import Keyed, Keys, KnownKeys
+from ikebana.processor.planning.relations import Keyed, Keys, KnownKeys
 from ikebana.processor.relational.known import (
     KnownRelations,
     MakingError,

@@ -17,7 +17,7 @@ from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, shown, text_of, tree
 from ikebana.processor.linear.trees import changed, column, columns, equated, renamed
-from ikebana.processor.planning.unique_keys import (
+from ikebana.processor.planning.relations import (
     NOTHING_KNOWN,
     Keys,
     KnownKeys,

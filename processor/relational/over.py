@@ -11,7 +11,7 @@ from ikebana.processor.kernels.window_values import WindowFunction
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.planning.unique_keys import Keys, KnownKeys
+from ikebana.processor.planning.relations import Keys, KnownKeys
 from ikebana.processor.relational.known import Table
 from ikebana.processor.relational.making import Making, struct
 from ikebana.processor.relational.rows import Order, ordering

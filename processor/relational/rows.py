@@ -17,7 +17,7 @@ from ikebana.codecs.sql_type import Decimal, Enum, type_of
 from ikebana.processor.linear.json_text import BLOB, INSTANTS, WHOLE, quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.planning.unique_keys import Keys, KnownKeys
+from ikebana.processor.planning.relations import Keys, KnownKeys
 from ikebana.processor.relational.known import MakingError, Table
 from ikebana.processor.relational.making import Making, struct
 

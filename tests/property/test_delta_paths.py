@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.update import Update, accumulate
 from ikebana.processor.linear.scope import KEY, Scope
-from ikebana.processor.planning.joins.paths import Planned
+from ikebana.processor.planning.joins.paths import Extend, Planned
 from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput, Strategy
-from ikebana.processor.planning.joins.relation import Relation
-from ikebana.processor.planning.joins.steps import Extend
+from ikebana.processor.planning.relations import Relation
 from support.delta_path_oracle import Datum, Given, rows_made, run, run_from
 from support.known_joins import planned
 from support.random_joins import (

@@ -16,7 +16,7 @@ from ikebana.processor.linear.scope import KEY, VALUE
 from ikebana.processor.planning import outputs
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.checking import checked
-from ikebana.processor.planning.unique_keys import Columns
+from ikebana.processor.planning.relations import Columns
 from ikebana.testing import Run
 from support.keyed_queries import TABLES, KeyedDrawing, keyed_history
 from support.sql_oracle import plan_of, records_of

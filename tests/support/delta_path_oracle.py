@@ -19,11 +19,17 @@ from ikebana.processor.linear.database import asked
 from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import Scope
-from ikebana.processor.planning.joins.paths import Planned
+from ikebana.processor.planning.joins.paths import (
+    ArrangedBy,
+    Extend,
+    Lookup,
+    Path,
+    PathStep,
+    Planned,
+)
 from ikebana.processor.planning.joins.qualified import Flat, flat_name
 from ikebana.processor.planning.joins.query import AsOfJoin
-from ikebana.processor.planning.joins.relation import Relation
-from ikebana.processor.planning.joins.steps import ArrangedBy, Extend, Lookup, Path, PathStep
+from ikebana.processor.planning.relations import Relation
 
 Datum = tuple[Any, ...]
 Row = dict[str, Any]

@@ -14,7 +14,7 @@ from ikebana.processor.planning.joins.query import (
     JoinInput,
     Retract,
 )
-from ikebana.processor.planning.joins.relation import Relation
+from ikebana.processor.planning.relations import Relation
 
 
 def relation(*unique: tuple[str, ...], size: int | None = None, **columns: str) -> Relation:

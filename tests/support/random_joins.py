@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ikebana.arrangements.update import Update, accumulate
 from ikebana.processor.linear.scope import Scope
 from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput, Strategy
-from ikebana.processor.planning.joins.relation import Relation
+from ikebana.processor.planning.relations import Relation
 from support.delta_path_oracle import Datum
 
 COLUMNS = ("x", "y", "z")

@@ -10,8 +10,8 @@ from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.joins.binding import JoinError
 from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput
-from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.plan import Operator
+from ikebana.processor.planning.relations import Relation
 from support.known_joins import bound
 
 SCOPE = Scope(

@@ -8,7 +8,7 @@ import pytest
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.planning.joins.binding import JoinError
 from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput
-from ikebana.processor.planning.joins.relation import Relation
+from ikebana.processor.planning.relations import Relation
 from support.known_joins import MARKET, Q3, SHOP, bound, priced
 
 INPUTS = Q3.inputs

@@ -9,9 +9,9 @@ import pytest
 
 import ikebana as ik
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
+from ikebana.processor.planning.joins.paths import ArrangedBy, Extend, Lookup
 from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput
-from ikebana.processor.planning.joins.relation import Relation
-from ikebana.processor.planning.joins.steps import ArrangedBy, Extend, Lookup
+from ikebana.processor.planning.relations import Relation
 from support.known_joins import GRAPH, MARKET, Q3, SHOP, TRIANGLES, planned, priced, relation
 
 BUILDING = ("(mktsegment = 'BUILDING')",)

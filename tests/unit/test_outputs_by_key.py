@@ -11,7 +11,7 @@ from ikebana.errors import CheckpointError
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.explain.text import text
 from ikebana.processor.planning import outputs, planner
-from ikebana.processor.planning.unique_keys import NOTHING, Derivation, Keys, joined, left_joined
+from ikebana.processor.planning.relations import NOTHING, Derivation, Keys, joined, left_joined
 from ikebana.testing import Run
 
 L = [ik.Column("v", "VARCHAR"), ik.Column("fk", "VARCHAR"), ik.Column("id", "BIGINT")]

@@ -28,7 +28,7 @@ from ikebana.processor.linear.trees import column, conditions, equated, nodes
 from ikebana.processor.planning.joins import qualified
 from ikebana.processor.planning.joins.qualified import Flat
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, Join
-from ikebana.processor.planning.joins.relation import Relation
+from ikebana.processor.planning.relations import Relation
 
 P = ParamSpec("P")
 H = TypeVar("H", bound=Hashable)

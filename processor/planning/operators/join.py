@@ -11,7 +11,6 @@ from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import tree
 from ikebana.processor.linear.trees import conjuncts
 from ikebana.processor.planning.joins.query import AsOfJoin, Join, section_of
-from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.operators.kind import (
     Around,
     OperatorBatch,
@@ -19,11 +18,12 @@ from ikebana.processor.planning.operators.kind import (
     Problem,
     Relations,
 )
-from ikebana.processor.planning.unique_keys import (
+from ikebana.processor.planning.relations import (
     NOTHING,
     Derivation,
     Keyed,
     Keys,
+    Relation,
     equalities,
     joined,
     made_of,

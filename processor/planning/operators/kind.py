@@ -24,9 +24,8 @@ from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.joins.binding import Examined
 from ikebana.processor.planning.joins.query import Join
-from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.plan import Input, Loop, Operator, Reduce, Unread, WindowFunctions
-from ikebana.processor.planning.unique_keys import NOTHING, Keyed, Keys
+from ikebana.processor.planning.relations import NOTHING, Keyed, Keys, Relation
 
 O_contra = TypeVar("O_contra", contravariant=True)
 Problem = tuple[str, str]

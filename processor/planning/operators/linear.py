@@ -10,10 +10,16 @@ from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.results import StepProblem, result_of
 from ikebana.processor.linear.scope import KEY, VALUE
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
-from ikebana.processor.planning.joins.relation import Relation, of_scopes
 from ikebana.processor.planning.operators.kind import Around, OperatorKind, Problem, Relations
 from ikebana.processor.planning.plan import Concat, Linear
-from ikebana.processor.planning.unique_keys import NOTHING, Keyed, Keys, behind
+from ikebana.processor.planning.relations import (
+    NOTHING,
+    Keyed,
+    Keys,
+    Relation,
+    behind,
+    of_scopes,
+)
 
 
 class LinearKind(OperatorKind[Linear]):

@@ -19,7 +19,6 @@ from ikebana.processor.planning.aggregates import (
     in_order_of_types,
     result_scope,
 )
-from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.loops import loop_problems
 from ikebana.processor.planning.operators.kind import (
     Around,
@@ -29,6 +28,7 @@ from ikebana.processor.planning.operators.kind import (
     Relations,
 )
 from ikebana.processor.planning.plan import TOTAL_KEY, Reduce
+from ikebana.processor.planning.relations import Relation
 
 
 class ReduceKind(OperatorKind[Reduce]):

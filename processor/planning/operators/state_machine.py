@@ -11,7 +11,6 @@ from ikebana.processor.kernels.state_machine import Event, Machine
 from ikebana.processor.linear.functions import FunctionError, function_named
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
-from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.operators.kind import (
     Around,
     OperatorBatch,
@@ -20,6 +19,7 @@ from ikebana.processor.planning.operators.kind import (
     Relations,
 )
 from ikebana.processor.planning.plan import StateMachine
+from ikebana.processor.planning.relations import Relation
 
 
 class StateMachineKind(OperatorKind[StateMachine]):

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.linear.scope import KEY
-from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.operators.kind import (
     Around,
     OperatorBatch,
@@ -14,6 +13,7 @@ from ikebana.processor.planning.operators.kind import (
     Relations,
 )
 from ikebana.processor.planning.plan import Upsert
+from ikebana.processor.planning.relations import Relation
 
 
 class UpsertKind(OperatorKind[Upsert]):

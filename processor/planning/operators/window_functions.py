@@ -17,7 +17,6 @@ from ikebana.processor.linear.results import StepProblem, result_of
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.aggregates import AggregateError, in_order_of_types
-from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.operators.kind import (
     Around,
     OperatorBatch,
@@ -26,6 +25,7 @@ from ikebana.processor.planning.operators.kind import (
     Relations,
 )
 from ikebana.processor.planning.plan import WindowFunctions
+from ikebana.processor.planning.relations import Relation
 
 
 class WindowFunctionsKind(OperatorKind[WindowFunctions]):
