@@ -500,7 +500,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:layouts: a kind with state needs none": (
         "tests/unit/test_added_operator.py::test_a_kind_with_state",
-        "processor/planning/operators/kind.py",
+        "processor/planning/kind.py",
         "        if not (cls.is_linear or cls.parts):\n",
         "        if cls is None:\n",
     ),
@@ -670,7 +670,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:catalog other columns are unique as those they are made of": (
         "tests/unit/test_catalog.py",
-        "processor/planning/operators/linear.py",
+        "processor/planning/kinds.py",
         "if key == (KEY,) and keeps_key(steps))",
         "if keeps_key(steps))",
     ),

@@ -100,7 +100,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "what paths give is not consolidated": (
         f"{JOINS}::test_what_the_paths",
-        "processor/planning/operators/join.py",
+        "processor/planning/kinds.py",
         "consolidated(some) if cancels else some",
         "some",
     ),

@@ -1,7 +1,7 @@
 """An operator as somebody adds it: of the values that a key has had, the first one counts.
 
 Its value, its kernel with the layout of its state, and its kind.  `ADDED` is its row of
-`planning/operators/table.py`; the union of `planning/plan.py` has the value, too.
+`planning/kinds.py`; the union of `planning/plan.py` has the value, too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
 from ikebana.processor.base.rows import KeyedUpdate, Truncate, Upserts, times_of
 from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, OfKey, PartKind, StateLayout
-from ikebana.processor.planning.operators.kind import (
+from ikebana.processor.planning.kind import (
     Around,
     OperatorBatch,
     OperatorKind,

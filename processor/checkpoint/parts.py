@@ -23,7 +23,7 @@ from ikebana.processor.planning import progress
 from ikebana.processor.planning.backfill import reads_again
 from ikebana.processor.planning.input_rows import comes_out_of_decoding
 from ikebana.processor.planning.joins.stages import joined
-from ikebana.processor.planning.operators.table import KINDS, kind_of
+from ikebana.processor.planning.kinds import KINDS, kind_of
 from ikebana.processor.planning.plan import Plan
 
 EDIT = PartKind("edit ", StateLayout({b"a": OF_SHARD, b"c": OF_SHARD, b"u": OF_SHARD}))

@@ -29,7 +29,7 @@ from ikebana.processor.planning.edits import Edit, can_be_recomputed
 from ikebana.processor.planning.edits_resolved import over
 from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.joins.stages import Shared, joined
-from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import ERRORS, Input, Operator, Output, Plan
 from ikebana.processor.planning.planner import Reading
 

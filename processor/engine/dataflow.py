@@ -74,7 +74,7 @@ from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.input_rows import comes_out_of_decoding
 from ikebana.processor.planning.joins.stages import JoinStage, joined
-from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import ERRORS, Input, Operator, Plan
 from ikebana.processor.planning.planner import Physical
 from ikebana.processor.topics.formatting import Formatted, formatted

@@ -59,7 +59,7 @@ from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.edits import Edit, Side, branches_of
 from ikebana.processor.planning.joins.stages import JoinStage, joined
-from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.planning.planner import Branch
 

@@ -17,7 +17,7 @@ from ikebana.processor.linear.steps import Call
 from ikebana.processor.planning import outputs, planner, progress
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin
-from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import (
     ERRORS,
     TOTAL_KEY,

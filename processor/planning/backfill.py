@@ -22,7 +22,7 @@ import msgspec
 from ikebana.processor.base.offsets import Offsets
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.identity import spelt
-from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import (
     EventTime,
     Input,

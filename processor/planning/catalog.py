@@ -25,10 +25,8 @@ from ikebana.processor.planning.input_rows import rows_of
 from ikebana.processor.planning.joins.binding import Examined, examined
 from ikebana.processor.planning.joins.paths import Planned, planned
 from ikebana.processor.planning.joins.query import Join
+from ikebana.processor.planning.kinds import aggregates_of, kind_of, window_of
 from ikebana.processor.planning.loops import collections, program
-from ikebana.processor.planning.operators import reduce
-from ikebana.processor.planning.operators.table import kind_of
-from ikebana.processor.planning.operators.window_functions import window_of
 from ikebana.processor.planning.plan import (
     ALL_READ,
     Input,
@@ -164,7 +162,7 @@ class Catalog:
         Raises: AggregateError, if an argument cannot be ordered.
         """
         if reduction.name not in self._aggregates:
-            self._aggregates[reduction.name] = reduce.aggregates_of(reduction, self)
+            self._aggregates[reduction.name] = aggregates_of(reduction, self)
         return self._aggregates[reduction.name]
 
     def program(self, reduction: Reduce) -> Program:

@@ -29,7 +29,7 @@ from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.identity import lasting
 from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.joins.stages import joined
-from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import ERRORS, Operator, Output, Plan, StateMachine
 from ikebana.processor.planning.planner import Branch
 

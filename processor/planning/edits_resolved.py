@@ -15,7 +15,7 @@ from ikebana.processor.base.sharding import generation, shown
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.backfill import core, why_not
 from ikebana.processor.planning.identity import lasting
-from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import (
     Concat,
     Input,

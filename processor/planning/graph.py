@@ -13,8 +13,8 @@ from typing import Any
 
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.picking import composed
-from ikebana.processor.planning.operators.kind import OperatorKind, Way
-from ikebana.processor.planning.operators.table import KINDS, kind_of
+from ikebana.processor.planning.kind import OperatorKind, Way
+from ikebana.processor.planning.kinds import KINDS, kind_of
 from ikebana.processor.planning.plan import Input, Operator, Partitioned, Plan
 
 

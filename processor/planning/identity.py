@@ -25,7 +25,7 @@ from ikebana.processor.linear.scope import SHORT, ExpressionError
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.checking import checked
-from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import EventTime, Input, Operator, Plan
 
 # The columns that decoding keeps of each input, None for whole rows.

@@ -31,7 +31,7 @@ from ikebana.processor.planning.aggregates import arranged
 from ikebana.processor.planning.joins.binding import BoundJoin
 from ikebana.processor.planning.joins.qualified import alias_of
 from ikebana.processor.planning.joins.query import DeltaJoin
-from ikebana.processor.planning.operators.kind import Relations
+from ikebana.processor.planning.kind import Relations
 from ikebana.processor.planning.plan import (
     Concat,
     Input,

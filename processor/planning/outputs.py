@@ -19,8 +19,8 @@ from ikebana.processor.linear.syntax import called
 from ikebana.processor.planning.catalog import Catalog, catalog_of
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin
-from ikebana.processor.planning.operators.kind import Problem, Way
-from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.kind import Problem, Way
+from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import Concat, Input, Linear, Output, Plan, Reduce, Upsert
 from ikebana.processor.planning.relations import made_of
 

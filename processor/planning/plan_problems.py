@@ -29,9 +29,8 @@ from ikebana.processor.planning import outputs, starts
 from ikebana.processor.planning.catalog import Catalog, catalog_of
 from ikebana.processor.planning.graph import graph_of, node_of
 from ikebana.processor.planning.input_rows import collections_of, encoding_of, rows_of
-from ikebana.processor.planning.operators.kind import Around, Problem, Way
-from ikebana.processor.planning.operators.linear import keeps_key
-from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.kind import Around, Problem, Way
+from ikebana.processor.planning.kinds import keeps_key, kind_of
 from ikebana.processor.planning.outputs import problems_of_types
 from ikebana.processor.planning.plan import (
     ALL_READ,

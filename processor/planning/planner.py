@@ -50,9 +50,8 @@ from ikebana.processor.planning.input_rows import (
 )
 from ikebana.processor.planning.joins.query import Join
 from ikebana.processor.planning.joins.stages import columns_read, joined, looked_up
-from ikebana.processor.planning.operators.kind import Way
-from ikebana.processor.planning.operators.linear import keeps_key
-from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.kind import Way
+from ikebana.processor.planning.kinds import keeps_key, kind_of
 from ikebana.processor.planning.plan import Input, KeptReading, Plan
 from ikebana.processor.planning.relations import made_of
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ikebana.processor.base import log_lines
 from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.scope import ExpressionError
-from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import ALL_READ, Input, Operator, Unread
 from ikebana.processor.relational.known import KnownRelations, MakingError, UnmadeError
 from ikebana.processor.relational.sql import sql_operators, tables_of

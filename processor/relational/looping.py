@@ -16,8 +16,8 @@ from ikebana.processor.linear.json_text import BLOB, quoted
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.aggregates import OF, ROW
 from ikebana.processor.planning.joins.query import DeltaJoin
+from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.loops import source_name, unfit, variable_name
-from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Concat, Linear, Loop, LoopVariable, Operator, Reduce
 from ikebana.processor.relational.known import MakingError, Table
 from ikebana.processor.relational.making import Making, key_of, struct

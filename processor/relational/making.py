@@ -19,8 +19,8 @@ from ikebana.processor.linear.trees import changed, columns, equated
 from ikebana.processor.planning.aggregates import AggregateError
 from ikebana.processor.planning.joins.binding import kind_as_data
 from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput
+from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.loops import variable
-from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import (
     Concat,
     Linear,

@@ -14,7 +14,7 @@ from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.explain.graph import Graph, with_sinks
 from ikebana.processor.explain.svg import drawing
-from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import Plan
 
 

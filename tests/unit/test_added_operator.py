@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from added_operator import ADDED, First
 from ikebana import Column, EventTime, Input, Linear, Output, Plan, evaluate, steps
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.planning.operators import table
-from ikebana.processor.planning.operators.kind import OperatorKind
+from ikebana.processor.planning import kinds
+from ikebana.processor.planning.kind import OperatorKind
 from ikebana.processor.planning.plan import Operator
 from ikebana.testing import Run
 
@@ -32,7 +32,7 @@ def _added() -> Iterator[None]:
     """Its row of the table of kinds, and its value in the union of plans."""
     with pytest.MonkeyPatch.context() as patch:
         for value, kind in ADDED.items():
-            patch.setitem(table.KINDS, value, kind)
+            patch.setitem(kinds.KINDS, value, kind)
         patch.setitem(Plan.__annotations__, "operators", tuple[Operator | First, ...])
         patch.delattr(Plan, "__msgspec_cache__", raising=False)
         yield

@@ -15,7 +15,7 @@ from ikebana.processor.planning import planner
 from ikebana.processor.planning.catalog import Catalog, catalog_of
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.joins.stages import joined
-from ikebana.processor.planning.operators.table import KINDS
+from ikebana.processor.planning.kinds import KINDS
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational.known import KnownRelations
 from ikebana.processor.relational.sql import sql_operators

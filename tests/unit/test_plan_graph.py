@@ -21,8 +21,8 @@ from ikebana import (
 from ikebana.processor.explain import graph
 from ikebana.processor.linear.steps import where
 from ikebana.processor.planning.graph import Node, graph_of
-from ikebana.processor.planning.operators.kind import Way
-from ikebana.processor.planning.operators.table import KINDS
+from ikebana.processor.planning.kind import Way
+from ikebana.processor.planning.kinds import KINDS
 from ikebana.processor.planning.plan import Operator
 
 SOME = where("key > 1")

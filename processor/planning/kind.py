@@ -1,8 +1,7 @@
 """The interface of a kind of operator: everything that the planner asks of its operators.
 
 Operators as values are in `planning/plan.py` and `planning/joins/query.py`, kernels in
-`kernels/`.  A new operator is a value, a kernel, and a kind in this folder with a row in
-`table.py`.
+`kernels/`.  A new operator is a value, a kernel, and a kind in `kinds.py` with a row in its table.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

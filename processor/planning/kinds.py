@@ -1,0 +1,660 @@
+"""The kinds of operators: one class for each type of a plan's operators, and their table.
+
+Reduce, by aggregates, by a function or by a loop, as a kind of operator.
+"""
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ikebana.codecs.formats import FORMATS
+from ikebana.processor.base.rows import Truncate, Upserts, times_of
+from ikebana.processor.kernels import (
+    arrange,
+    locked,
+    loop,
+    reduce,
+    reduce_rows,
+    state_machine,
+    upsert,
+    window_functions,
+)
+from ikebana.processor.kernels.layout import PartKind
+from ikebana.processor.kernels.reduce import Aggregate
+from ikebana.processor.kernels.state_machine import Event, Machine
+from ikebana.processor.kernels.window_functions import ORDER, SHOWN, Window
+from ikebana.processor.kernels.window_values import PATTERN, RANKS, FrameBound, WindowFunction
+from ikebana.processor.linear.chain import Named, consolidated
+from ikebana.processor.linear.functions import FunctionError, function_named
+from ikebana.processor.linear.json_text import JSON, quoted
+from ikebana.processor.linear.results import StepProblem, result_of
+from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope
+from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
+from ikebana.processor.linear.syntax import tree
+from ikebana.processor.linear.trees import conjuncts
+from ikebana.processor.planning.aggregates import (
+    AggregateError,
+    arranged,
+    in_order_of_types,
+    result_scope,
+)
+from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, Join, section_of
+from ikebana.processor.planning.kind import (
+    Around,
+    OperatorBatch,
+    OperatorKind,
+    Problem,
+    Relations,
+)
+from ikebana.processor.planning.loops import loop_problems
+from ikebana.processor.planning.plan import (
+    TOTAL_KEY,
+    Concat,
+    Linear,
+    Operator,
+    Reduce,
+    StateMachine,
+    Upsert,
+    WindowFunctions,
+)
+from ikebana.processor.planning.relations import (
+    NOTHING,
+    Derivation,
+    Keyed,
+    Keys,
+    Relation,
+    behind,
+    equalities,
+    joined,
+    made_of,
+    of_scopes,
+)
+
+
+class UpsertKind(OperatorKind[Upsert]):
+    """A root by the key of an input."""
+
+    label = "upsert"
+    reads_rows = True
+    parts = (upsert.PART,)
+
+    def sources(self, operator: Upsert) -> tuple[str, ...]:
+        return (operator.input,)
+
+    def part(self, operator: Upsert) -> PartKind:
+        return upsert.PART
+
+    def single_valued(self, operator: Upsert) -> bool:
+        return True
+
+    def problems(self, operator: Upsert, around: Around) -> Iterator[Problem]:
+        path, name, readers = f"operators.{operator.name}.upsert", operator.input, around.readers
+        if name not in around.inputs:
+            yield from around.missing_input(path, name)
+        elif around.unread.hides_rows(name):
+            pass
+        elif around.inputs[name].is_collection:
+            yield path, f"input {name!r} gives updates by itself"
+        if name in readers:
+            yield (
+                path,
+                f"operator {readers[name]!r} already upserts {name!r}; use it, outputs may "
+                "share an operator",
+            )
+        readers[name] = operator.name
+
+    def relation(self, operator: Upsert, catalog: Relations) -> Relation:
+        rows, source = catalog.rows(operator.input), catalog.inputs.get(operator.input)
+        if source is None:
+            return Relation(rows)
+        return Relation(rows, ((KEY,), *source.unique), source.size, keeps_state=True)
+
+    def step(self, operator: Upsert, batch: OperatorBatch, catalog: Relations) -> None:
+        changes = upsert.step(batch.part(upsert.PART), batch.rows(), batch.interval)
+        batch.count("drift", changes.drift, changes.drifted)
+        batch.count("outdated", changes.outdated, changes.outdated_at)
+        batch.emit(changes.updates, changes.errors)
+
+
+class StateMachineKind(OperatorKind[StateMachine]):
+    """A root by the key of an input; its results have no declared types."""
+
+    label = "state machine"
+    reads_rows = True
+    parts = (state_machine.PART,)
+
+    def sources(self, operator: StateMachine) -> tuple[str, ...]:
+        return (operator.input,)
+
+    def part(self, operator: StateMachine) -> PartKind:
+        return state_machine.PART
+
+    def problems(self, operator: StateMachine, around: Around) -> Iterator[Problem]:
+        path, name, readers = f"operators.{operator.name}", operator.input, around.readers
+        place = f"{path}.state_machine"
+        source = around.inputs.get(name)
+        if source is None:
+            yield from around.missing_input(place, name)
+        elif around.unread.hides_rows(name):
+            pass
+        elif not source.traits.is_events:
+            events = " or ".join(form for form, its in FORMATS.items() if its.is_events)
+            yield place, f"reads events in {events}; {name!r} is in {source.value_format}"
+        elif source.is_collection:
+            yield place, f"reads events; {name!r} is a collection, by its mode"
+        if name in readers:
+            yield place, f"operator {readers[name]!r} already reads {name!r}"
+        for part in ("step", "view", "migrate"):
+            function = getattr(operator, part)
+            if function is not None:
+                try:
+                    function_named(function)
+                except FunctionError as error:
+                    yield f"{path}.{part}", str(error)
+        if operator.version < 1:
+            yield f"{path}.version", "must be at least 1"
+        readers[name] = operator.name
+
+    def relation(self, operator: StateMachine, catalog: Relations) -> Relation:
+        rows = catalog.rows(operator.input)
+        return Relation(Scope({KEY: rows.types[KEY], VALUE: JSON}, open=True))
+
+    def step(self, operator: StateMachine, batch: OperatorBatch, catalog: Relations) -> None:
+        machine = _machine(operator, catalog.inputs[operator.input].topics)
+        part = batch.part(state_machine.PART)
+        changes = state_machine.step(part, _events(batch.rows()), batch.interval, machine)
+        batch.emit(changes.updates, changes.errors)
+
+
+@functools.lru_cache(maxsize=64)
+def _machine(operator: StateMachine, topics: tuple[str, ...]) -> Machine:
+    """The machine of an operator, with its functions imported; its input has these topics.
+
+    Raises: FunctionError.
+    """
+    return Machine(
+        name=operator.name,
+        topics=topics,
+        step=function_named(operator.step),
+        view=None if operator.view is None else function_named(operator.view),
+        version=operator.version,
+        migrate=None if operator.migrate is None else function_named(operator.migrate),
+    )
+
+
+def _events(chunks: Iterable[Upserts | Truncate]) -> list[Event]:
+    """Upserts as a machine's events."""
+    events: list[Event] = []
+    for chunk in chunks:
+        # The planner sends only plain messages to a machine, and pushes nothing into their
+        # decoding.
+        assert isinstance(chunk, Upserts) and not chunk.failed and not chunk.partial, chunk.input  # noqa: PT018
+        times = times_of(chunk.times, len(chunk.keys))
+        order, bad = (chunk.input_order, chunk.partition), chunk.bad
+        events += [
+            Event(key, time, (*order, offset, index), value, bad.get(index))
+            for index, (time, offset, key, value) in enumerate(
+                zip(times, chunk.offsets, chunk.keys, chunk.values, strict=True)
+            )
+        ]
+    return events
+
+
+class LinearKind(OperatorKind[Linear]):
+    """Steps, which run in the same pass as their source."""
+
+    label = "linear"
+    is_linear = True
+
+    def sources(self, operator: Linear) -> tuple[str, ...]:
+        return (operator.source,)
+
+    def with_sources(self, operator: Linear, named: Callable[[str], str]) -> Linear:
+        return msgspec.structs.replace(operator, source=named(operator.source))
+
+    def steps(self, operator: Linear) -> tuple[Named, ...]:
+        return tuple((operator.name, step) for step in operator.steps)
+
+    def problems(self, operator: Linear, around: Around) -> Iterator[Problem]:
+        path = f"operators.{operator.name}.linear"
+        yield from around.missing_collection(path, operator.source)
+
+    def relation(self, operator: Linear, catalog: Relations) -> Relation:
+        path = f"operators.{operator.name}"
+
+        def place(at: StepProblem) -> str:
+            within = "" if len(operator.steps) == 1 else f".steps.{at.step}"
+            return f"{path}{within}.{at.part}"
+
+        source, steps = catalog.relation(operator.source), self.steps(operator)
+        result = of_scopes(
+            catalog.taking(result_of(operator.steps, scope), place) for scope in source.scopes
+        )
+        unique = source.unique
+        if not all(_only_chooses(step) for step in operator.steps):
+            unique = tuple(key for key in unique if key == (KEY,) and keeps_key(steps))
+        return replace(result, unique=unique, size=source.size)
+
+    def keys(
+        self, operator: Linear, keyed: Callable[[str], Keyed], types: Mapping[str, str]
+    ) -> Keys:
+        return _vouched(behind(keyed(operator.source), operator.steps), operator, types)
+
+
+class ConcatKind(OperatorKind[Concat]):
+    """The sum of collections: it only unites their ways."""
+
+    label = "concat"
+    is_linear = True
+
+    def sources(self, operator: Concat) -> tuple[str, ...]:
+        return operator.sources
+
+    def with_sources(self, operator: Concat, named: Callable[[str], str]) -> Concat:
+        return msgspec.structs.replace(operator, sources=tuple(map(named, operator.sources)))
+
+    def problems(self, operator: Concat, around: Around) -> Iterator[Problem]:
+        path = f"operators.{operator.name}.concat"
+        if not operator.sources:
+            yield path, "at least one operator is needed"
+        for source in operator.sources:
+            yield from around.missing_collection(path, source)
+
+    def relation(self, operator: Concat, catalog: Relations) -> Relation:
+        sources = [catalog.relation(name) for name in operator.sources]
+        result = of_scopes(scope for source in sources for scope in source.scopes)
+        if len(sources) != 1:
+            return result
+        return replace(result, unique=sources[0].unique, size=sources[0].size)
+
+    def keys(
+        self, operator: Concat, keyed: Callable[[str], Keyed], types: Mapping[str, str]
+    ) -> Keys:
+        if len(operator.sources) == 1:
+            return keyed(operator.sources[0]).keys
+        return _vouched(NOTHING, operator, types)
+
+
+def _vouched(keys: Keys, operator: Linear | Concat, types: Mapping[str, str]) -> Keys:
+    """The derived keys, and those that the operator claims in addition."""
+    for key in operator.unique:
+        keys = keys.with_unique(key, [KEY, VALUE, *types])
+    return keys
+
+
+def keeps_key(steps: Sequence[Named]) -> bool:
+    """Whether steps make at most one pair from each pair, with the same key."""
+    return all(
+        isinstance(step, Negate)
+        or (isinstance(step, Arrange) and step.keys in ((KEY,), (quoted(KEY),)))
+        or (isinstance(step, Call) and step.kind == "filter")
+        or (isinstance(step, Sql) and step.key is None and step.flat_map is None)
+        for _, step in steps
+    )
+
+
+def _only_chooses(step: AnyStep) -> bool:
+    if isinstance(step, Sql):
+        return Sql(where=step.where) == step
+    return isinstance(step, Call) and step.kind == "filter"
+
+
+class ReduceKind(OperatorKind[Reduce]):
+    """A root by a key that a step before it makes, with the arguments of its aggregates."""
+
+    label = "reduce"
+    parts = (reduce.PART, reduce_rows.PART, loop.PART)
+    is_keyed = True
+    sql = ("aggregates", "by")
+
+    def sources(self, operator: Reduce) -> tuple[str, ...]:
+        return (operator.source,)
+
+    def with_sources(self, operator: Reduce, named: Callable[[str], str]) -> Reduce:
+        return msgspec.structs.replace(operator, source=named(operator.source))
+
+    def part(self, operator: Reduce) -> PartKind:
+        if operator.loop is not None:
+            return loop.PART
+        return reduce.PART if operator.function is None else reduce_rows.PART
+
+    def before(self, operator: Reduce) -> Sql:
+        return arranged(operator).step
+
+    def single_valued(self, operator: Reduce) -> bool:
+        # A function or a loop may give several values.
+        return operator.is_of_aggregates
+
+    def problems(self, operator: Reduce, around: Around) -> Iterator[Problem]:
+        path = f"operators.{operator.name}"
+        yield from around.missing_collection(f"{path}.reduce", operator.source)
+        of_aggregates = f"{path}.aggregates"
+        if operator.total and operator.by is not None:
+            yield f"{path}.by", "a total is of all rows, and has no other key"
+        if operator.loop is not None:
+            if operator.aggregates or operator.function is not None:
+                yield f"{path}.loop", "a reduction by a loop has no aggregates and no function"
+            return
+        if operator.total and operator.function is not None:
+            yield (
+                f"{path}.function",
+                "a function is not called without rows; total is of aggregates",
+            )
+        if operator.function is not None:
+            if operator.aggregates:
+                yield of_aggregates, "a reduction has aggregates or a function, not both"
+            try:
+                function_named(operator.function)
+            except FunctionError as error:
+                yield f"{path}.function", str(error)
+            return
+        if not operator.aggregates:
+            yield of_aggregates, "at least one is needed, or a function"
+        for name, count in Counter(name for name, _ in operator.aggregates).items():
+            if count > 1:
+                yield f"{of_aggregates}.{name}", f"the name is used {count} times"
+        try:
+            arranged(operator)
+        except AggregateError as error:
+            for name, problem in error.problems:
+                yield f"{of_aggregates}.{name}", problem
+
+    def relation(self, operator: Reduce, catalog: Relations) -> Relation:
+        path = f"operators.{operator.name}"
+        if operator.loop is not None:
+            for problem in loop_problems(operator.loop, catalog):
+                catalog.tell(f"{path}.loop", problem)
+        readable, wrong = operator, set()
+        try:
+            arranged(operator)
+        except AggregateError as error:
+            # Their problems are reported already.
+            wrong = {name for name, _ in error.problems}
+            sound = tuple(each for each in operator.aggregates if each[0] not in wrong)
+            readable = msgspec.structs.replace(operator, aggregates=sound)
+        step, aggregates = arranged(readable)
+
+        def place(at: StepProblem) -> str:
+            if not at.part.startswith("select."):
+                return f"{path}.by"
+            field = at.part.removeprefix("select.")
+            name = next(each.name for each in aggregates if each.field == field)
+            return f"{path}.aggregates.{name}"
+
+        befores = [
+            catalog.taking(result_of((step,), scope), place)
+            for scope in catalog.relation(operator.source).scopes
+        ]
+        unknown_of = {
+            name for before in befores for name in before.types if before.types[name] == UNKNOWN
+        }
+        typed = [each for each in aggregates if each.field not in unknown_of]
+        try:
+            in_order_of_types(typed, befores)
+        except AggregateError as error:
+            for name, problem in error.problems:
+                catalog.tell(f"{path}.aggregates.{name}", problem)
+        results = result_scope(readable, befores[0])
+        types = {**results.types, **dict.fromkeys(wrong, UNKNOWN)}
+        unique = ((KEY,),) if self.single_valued(operator) else ()
+        return Relation(replace(results, types=types), unique)
+
+    def step(self, operator: Reduce, batch: OperatorBatch, catalog: Relations) -> None:
+        name, interval, arrived = operator.name, batch.interval, batch.arrived()
+        if operator.loop is not None:
+            program = catalog.program(operator)
+            changes = loop.step(batch.part(loop.PART), arrived, interval, program, name)
+        elif operator.function is None:
+            part, aggregates = batch.part(reduce.PART), catalog.aggregates(operator)
+            total = TOTAL_KEY.encode() if operator.total else None
+            always = total if total is not None and batch.owns(total) else None
+            changes = reduce.step(part, arrived, interval, aggregates, name, always)
+        else:
+            part, function = batch.part(reduce_rows.PART), function_named(operator.function)
+            changes = reduce_rows.step(part, arrived, interval, function, name)
+        batch.emit(changes.updates, changes.errors)
+
+
+def aggregates_of(operator: Reduce, catalog: Relations) -> tuple[Aggregate, ...]:
+    """The aggregates of a reduction, with the orders of their arguments' types.
+
+    Raises: AggregateError, if an argument cannot be ordered.
+    """
+    step, aggregates = arranged(operator)
+    scopes = catalog.relation(operator.source).scopes
+    return in_order_of_types(aggregates, [result_of((step,), scope).scope for scope in scopes])
+
+
+class WindowFunctionsKind(OperatorKind[WindowFunctions]):
+    """A root by the key of its partitions."""
+
+    label = "window functions"
+    parts = (window_functions.PART,)
+    is_keyed = True
+
+    def sources(self, operator: WindowFunctions) -> tuple[str, ...]:
+        return (operator.source,)
+
+    def with_sources(
+        self, operator: WindowFunctions, named: Callable[[str], str]
+    ) -> WindowFunctions:
+        return msgspec.structs.replace(operator, source=named(operator.source))
+
+    def part(self, operator: WindowFunctions) -> PartKind:
+        return window_functions.PART
+
+    def before(self, operator: WindowFunctions) -> Sql:
+        return _split(operator).step
+
+    def problems(self, operator: WindowFunctions, around: Around) -> Iterator[Problem]:
+        path = f"operators.{operator.name}.window_functions"
+        yield from around.missing_collection(path, operator.source)
+
+    def relation(self, operator: WindowFunctions, catalog: Relations) -> Relation:
+        path = f"operators.{operator.name}"
+        step, functions = _split(operator)
+
+        def place(at: StepProblem) -> str:
+            return f"{path}.{at.part}"
+
+        befores = [
+            catalog.taking(result_of((step,), scope), place)
+            for scope in catalog.relation(operator.source).scopes
+        ]
+        types = befores[0].types
+        if UNKNOWN not in types.values():
+            try:
+                _window(operator, befores)
+            except AggregateError as error:
+                for name, problem in error.problems:
+                    catalog.tell(f"{path}.{name}", problem)
+        columns = {"row": types.get(SHOWN, JSON)}
+        columns |= {f"w{at}": _type(each, types) for at, each in enumerate(functions)}
+        return Relation(replace(befores[0], types={**columns, KEY: types[KEY], VALUE: JSON}))
+
+    def step(self, operator: WindowFunctions, batch: OperatorBatch, catalog: Relations) -> None:
+        part, window = batch.part(window_functions.PART), catalog.window(operator)
+        batch.emit(window_functions.step(part, batch.arrived(), batch.interval, window))
+
+
+class _Arranged(NamedTuple):
+    """The physical form: the step for its arguments, and functions over its fields."""
+
+    step: Sql
+    functions: tuple[WindowFunction, ...]
+
+
+@lru_cache(maxsize=64)
+def _split(operator: WindowFunctions) -> _Arranged:
+    """Split an operator into step and functions."""
+    arguments: dict[str, str] = {}
+
+    def field(sql: str) -> str:
+        # Functions with the same argument share a field.
+        return arguments.setdefault(sql, f"a{len(arguments)}") if sql else ""
+
+    def bound(of: FrameBound) -> FrameBound:
+        return msgspec.structs.replace(of, at=field(of.at))
+
+    functions = tuple(
+        msgspec.structs.replace(
+            each,
+            argument=field(each.argument),
+            default=field(each.default),
+            number_by=field(each.number_by),
+            within=field(each.within),
+            frame=msgspec.structs.replace(
+                each.frame, start=bound(each.frame.start), end=bound(each.frame.end)
+            ),
+        )
+        for each in operator.functions
+    )
+    order = () if operator.order is None else ((ORDER, operator.order),)
+    select = (*order, (SHOWN, operator.row), *((name, sql) for sql, name in arguments.items()))
+    return _Arranged(Sql(select=select, key=operator.by), functions)
+
+
+def window_of(operator: WindowFunctions, catalog: Relations) -> Window:
+    """The functions with the orders of their arguments' types.
+
+    Raises: AggregateError, if rows or an argument cannot be ordered.
+    """
+    step, _ = _split(operator)
+    scopes = catalog.relation(operator.source).scopes
+    return _window(operator, [result_of((step,), scope).scope for scope in scopes])
+
+
+def _window(operator: WindowFunctions, befores: Sequence[Scope]) -> Window:
+    _, functions = _split(operator)
+    of_rows = [Aggregate("row", "bottom", SHOWN)]
+    if operator.order is not None:
+        of_rows.append(Aggregate("order", "bottom", ORDER))
+    ordered = in_order_of_types(of_rows, befores)
+    typed = tuple(_in_order(each, befores) for each in functions)
+    order = None if operator.order is None else ordered[1].order
+    return Window(typed, order, ordered[0].order, operator.is_descending, operator.most)
+
+
+def _in_order(function: WindowFunction, befores: Sequence[Scope]) -> WindowFunction:
+    if function.within:
+        aggregate = Aggregate(function.name, "bottom", function.within)
+    elif function.aggregate is None or not function.argument:
+        return function
+    else:
+        aggregate = Aggregate(
+            function.name,
+            function.kind,
+            function.argument,
+            function.number,
+            is_distinct=function.is_distinct,
+        )
+    (typed,) = in_order_of_types((aggregate,), befores)
+    return msgspec.structs.replace(function, order=typed.order, is_single=typed.is_single)
+
+
+def _type(function: WindowFunction, types: Mapping[str, str]) -> str:
+    """The SQL type of a function's values."""
+    if function.kind == PATTERN or _is_users(function):
+        return JSON
+    if function.aggregate is not None and function.aggregate.type:
+        return function.aggregate.type
+    if function.kind in ("percent_rank", "cume_dist"):
+        return "DOUBLE"
+    if function.kind in RANKS:
+        return "BIGINT"
+    return types.get(function.argument, JSON)
+
+
+def _is_users(function: WindowFunction) -> bool:
+    return function.aggregate is not None and function.aggregate.user_class is not None
+
+
+class JoinKind(OperatorKind[Join]):
+    """A root by the key of its results."""
+
+    label = "join"
+    is_keyed = True
+    parts = (arrange.PART, locked.PART)
+
+    def __init__(self, *sql: str) -> None:
+        self.sql = sql
+
+    def sources(self, operator: Join) -> tuple[str, ...]:
+        return tuple(each.relation for each in operator.inputs)
+
+    def with_sources(self, operator: Join, named: Callable[[str], str]) -> Join:
+        return operator.with_relations(named)
+
+    def problems(self, operator: Join, around: Around) -> Iterator[Problem]:
+        for each in operator.inputs:
+            path = f"operators.{operator.name}.{section_of(operator)}.{each.alias}"
+            yield from around.missing_collection(path, each.relation)
+
+    def relation(self, operator: Join, catalog: Relations) -> Relation:
+        section = section_of(operator)
+        path = f"operators.{operator.name}"
+        parts = catalog.examined(operator)
+        for part, problem in parts.problems:
+            catalog.tell(f"{path}.{part.replace('inputs', section, 1)}", problem)
+        flats = [each for _, each in parts.select] + ([] if parts.key is None else [parts.key])
+        types = {name: type_ for each in flats for name, type_ in each.reads.items()}
+        select = tuple((name, each.sql) for name, each in parts.select)
+        step = Sql(select=select, key=None if parts.key is None else parts.key.sql)
+        scope = Scope({**types, KEY: JSON, VALUE: JSON})
+        results = catalog.taking(result_of((step,), scope), lambda at: f"{path}.{at.part}")
+        columns = {name: UNKNOWN for name, _ in operator.select}
+        for name, each in parts.select:
+            if results.types.get(name) != UNKNOWN:
+                columns[name] = each.type
+        return Relation(Scope({**columns, KEY: JSON, VALUE: JSON}))
+
+    def keys(
+        self, operator: Join, keyed: Callable[[str], Keyed], types: Mapping[str, str]
+    ) -> Keys:
+        if isinstance(operator, AsOfJoin):
+            return NOTHING
+        sides = [(each.alias, keyed(each.relation)) for each in operator.inputs]
+        read = {f"{alias}.{name}": of for alias, side in sides for name, of in side.types.items()}
+        try:
+            conditions = [each for text in operator.where for each in conjuncts(tree(text))]
+        except ExpressionError:
+            return NOTHING
+        whole = joined(
+            (side.keys.prefixed(alias) for alias, side in sides), equalities(conditions, read)
+        )
+        key = f"{operator.inputs[0].alias}.{KEY}"
+        columns = {KEY: Derivation(frozenset((key,)), one_to_one=True)}
+        if operator.key is not None:
+            columns[KEY] = made_of(operator.key, 2, names=read)
+        columns |= {name: made_of(text, 2, names=read) for name, text in operator.select}
+        return whole.selected(columns)
+
+    def step(self, operator: Join, batch: OperatorBatch, catalog: Relations) -> None:
+        # Updates that cancel need not meet, so lookups may be made in portions.
+        for some in batch.portions():
+            # Without retractions nothing cancels.
+            cancels = any(update.diff < 0 for update in some)
+            batch.emit(consolidated(some) if cancels else some)
+
+
+# A batch goes through the roots of a plan in the order of these kinds.
+KINDS: Mapping[type, OperatorKind[Any]] = {
+    Upsert: UpsertKind(),
+    StateMachine: StateMachineKind(),
+    Linear: LinearKind(),
+    Concat: ConcatKind(),
+    Reduce: ReduceKind(),
+    WindowFunctions: WindowFunctionsKind(),
+    DeltaJoin: JoinKind("where", "select", "key"),
+    AsOfJoin: JoinKind("on", "select", "key"),
+}
+
+
+def kind_of(operator: Operator) -> OperatorKind[Any]:
+    """The kind of an operator."""
+    return KINDS[type(operator)]
