@@ -18,10 +18,9 @@ from ikebana.processor.planning.plan import (
     Upsert,
 )
 from ikebana.processor.relational import sections
-from ikebana.processor.relational.deriving import Derived, from_sql
 from ikebana.processor.relational.matching import Outer
 from ikebana.processor.relational.rows import SetOperation
-from ikebana.processor.relational.written import Windowed, iterated, windowed
+from ikebana.processor.relational.sections import Derived, Windowed, from_sql, iterated, windowed
 
 # By kind of join: the key of the other kind's conditions, and the right one.
 _CONDITIONS = {"delta_join": ("on", "where"), "as_of_join": ("where", "on")}

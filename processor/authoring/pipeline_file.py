@@ -43,7 +43,7 @@ from ikebana.processor.planning.plan import (
     TimeDomain,
     Unread,
 )
-from ikebana.processor.relational.deriving import Derived, resolved
+from ikebana.processor.relational.sections import Derived, resolved
 
 OnNull = Literal["null", "call"]
 # Keys of inputs that have expressions, beside those of operators.

@@ -24,8 +24,8 @@ from ikebana.processor.planning.plan import (
 )
 
 if TYPE_CHECKING:
-    from ikebana.processor.relational.deriving import Derived
     from ikebana.processor.relational.rows import SetOperation
+    from ikebana.processor.relational.sections import Derived
 
 
 def identifier(expression: str) -> str:

@@ -7,11 +7,10 @@ from ikebana.errors import ConfigError
 from ikebana.processor.building.parts import Parts
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.relational import sections
-from ikebana.processor.relational.deriving import Derived, from_sql
 from ikebana.processor.relational.known import KnownRelations, MakingError, UnmadeError
-from ikebana.processor.relational.written import Windowed
-from ikebana.processor.relational.written import iterated as iterated_query
-from ikebana.processor.relational.written import windowed as with_window
+from ikebana.processor.relational.sections import Derived, Windowed, from_sql
+from ikebana.processor.relational.sections import iterated as iterated_query
+from ikebana.processor.relational.sections import windowed as with_window
 
 
 def view(parts: Parts, name: str, query: str, key: str | None) -> str:

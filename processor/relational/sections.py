@@ -1,20 +1,28 @@
 """Relational sections of a pipeline file, which are methods of a collection in Python.
 
-Each function returns a `Derived`, which becomes operators when the types of its sources are known.
+Each function returns a `Derived`, which becomes operators when the types of the collections that
+it reads are known.  Window functions and recursions say what a query says in other words: a query
+is put together of their parts and translated as any other.  Each part is parsed alone first, so
+that it is no more than that.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from ikebana.processor.base import log_lines
 from ikebana.processor.base.texts import instead
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import conjuncts
+from ikebana.processor.linear.trees import bare, conjuncts
 from ikebana.processor.planning.joins.query import DeltaJoin
-from ikebana.processor.planning.plan import Operator
+from ikebana.processor.planning.kinds import kind_of
+from ikebana.processor.planning.plan import ALL_READ, Input, Operator, Unread
 from ikebana.processor.relational import rows
-from ikebana.processor.relational.deriving import Derived
 from ikebana.processor.relational.known import KnownRelations, MakingError, Table, UnmadeError
+from ikebana.processor.relational.looping import ROUNDS
 from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import (
     Conditions,
@@ -28,8 +36,107 @@ from ikebana.processor.relational.matching import (
 )
 from ikebana.processor.relational.outer_inputs import ByAlias, outer_delta, outer_inputs
 from ikebana.processor.relational.rows import Order, first_rows
+from ikebana.processor.relational.sql import sql_operators, tables_of
 from ikebana.processor.relational.sql_aggregates import direction
+from ikebana.processor.relational.sql_shape import notes
 from ikebana.processor.relational.windows import hopping, sessions
+
+Problem = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A section that is translated into operators.
+
+    `kind` is the section's key in the file, such as `sql`; `make` translates it.
+    """
+
+    name: str
+    kind: str
+    make: Callable[[KnownRelations], tuple[Operator, ...]]
+    reads: Callable[[], Iterable[str]]
+    """The names of the collections that it reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The operators of all sections, in file order; problems; and sections that have none."""
+
+    operators: tuple[Operator, ...]
+    problems: tuple[Problem, ...]
+    lost: frozenset[str]
+
+
+def from_sql(name: str, text: str, key: str | None) -> Derived:
+    """A view in SQL."""
+
+    def make(pipeline: KnownRelations) -> tuple[Operator, ...]:
+        try:
+            operators = sql_operators(name, text, pipeline, key)
+        except SqlQueryError as error:
+            raise MakingError(error.with_place(text), "sql") from None
+        for note in notes(text):
+            log_lines.warning(f"operators.{name}.sql: {note}")
+        return operators
+
+    return Derived(name, "sql", make, lambda: tables_of(text))
+
+
+def resolved(
+    inputs: Iterable[Input], parts: Sequence[Operator | Derived], unread: Unread = ALL_READ
+) -> Resolved:
+    """Translate all derived sections, each after the collections that it reads.
+
+    `unread` lists parts of the file that could not be parsed.
+    """
+    waiting = {part.name: part for part in parts if isinstance(part, Derived)}
+    plain = [part for part in parts if not isinstance(part, Derived)]
+    pipeline = KnownRelations(inputs, plain, waiting, unread)
+    derived: dict[str, tuple[Operator, ...]] = {}
+    problems: list[Problem] = []
+    lost: set[str] = set()
+    stuck = False
+    while waiting and not stuck:
+        stuck = True
+        for name, part in list(waiting.items()):
+            try:
+                derived[name] = part.make(pipeline)
+            except UnmadeError:
+                continue
+            except (MakingError, ExpressionError) as error:
+                place = getattr(error, "part", "") or part.kind
+                problems.append((f"operators.{name}.{place}", str(error)))
+                lost.add(name)
+            else:
+                pipeline.catalog.add(derived[name])
+            stuck = False
+            del waiting[name]
+            if name in derived:
+                pipeline.pending.discard(name)
+    problems += _circles(waiting, plain)
+    lost |= waiting.keys()
+    in_order = [
+        derived.get(part.name, ()) if isinstance(part, Derived) else (part,) for part in parts
+    ]
+    operators = tuple(operator for each in in_order for operator in each)
+    return Resolved(operators, tuple(problems), frozenset(lost))
+
+
+def _circles(waiting: dict[str, Derived], plain: Iterable[Operator]) -> Iterator[Problem]:
+    """A problem for each section that reads itself, directly or through others."""
+    reads = {each.name: set(kind_of(each).sources(each)) for each in plain}
+    reads |= {name: set(part.reads()) for name, part in waiting.items()}
+    for name, part in waiting.items():
+        seen: set[str] = set()
+        ahead = [name]
+        while ahead:
+            for source in reads.get(ahead.pop(), ()):
+                if source not in seen:
+                    seen.add(source)
+                    ahead.append(source)
+        if name in seen:
+            yield f"operators.{name}.{part.kind}", "it reads itself, through what it reads"
+
 
 Pairs = Sequence[tuple[str, str]]
 
@@ -208,3 +315,114 @@ def _conditions(on: Sequence[str], left: Side, right: Side) -> Conditions:
 
 def _over(text: str, left: Side, right: Side, part: str) -> Node:
     return over(text, {side.alias: side.relation for side in (left, right)}, part)
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """The rows of a collection with window functions, all over one window.
+
+    With conditions in `having`, which may read the functions, those alone for which they are true.
+    """
+
+    functions: Pairs
+    partition: Sequence[str] = ()
+    order: Sequence[str] = ()
+    frame: str = ""
+    having: Sequence[str] = ()
+
+    def query(self, source: str) -> str:
+        """The rows of a source as a query.  Raises: MakingError."""
+        if not self.functions:
+            raise MakingError("at least one is needed, such as {place: rank()}", "functions")
+        window = self._window()
+        for _, text in self.functions:
+            _refuse_more(f"SELECT {text} OVER () FROM t", "select_list", "functions", text)
+        listed = [f"{text} OVER ({window}) AS {quoted(name)}" for name, text in self.functions]
+        query = f"SELECT *, {', '.join(listed)} FROM {quoted(source)}"
+        for text in self.having:
+            _refuse_more(f"SELECT 1 FROM t QUALIFY {text}", "qualify", "having", text)
+        if not self.having:
+            return query
+        return f"{query} QUALIFY {' AND '.join(f'({text})' for text in self.having)}"
+
+    def _window(self) -> str:
+        """What stands in the parentheses behind OVER."""
+        by = ", ".join(map(quoted, self.partition))
+        parts = [f"PARTITION BY {by}"] * bool(by)
+        for text in self.order:
+            _refuse_more(f"SELECT 1 FROM t ORDER BY {text}", "modifiers", "order", text)
+        parts += [f"ORDER BY {', '.join(self.order)}"] * bool(self.order)
+        if self.frame:
+            whole = f"SELECT count(*) OVER (ORDER BY x {self.frame}) FROM t"
+            _refuse_more(whole, "select_list", "frame", self.frame)
+            parts.append(self.frame)
+        return " ".join(parts)
+
+
+def windowed(name: str, source: str, of: Windowed) -> Derived:
+    """A collection with window functions."""
+
+    def make(pipeline: KnownRelations) -> tuple[Operator, ...]:
+        try:
+            columns = source_of(pipeline, Making(pipeline, name), source)
+            for each in of.partition:
+                column_of(each, columns, "partition")
+            for each, _ in of.functions:
+                if each in columns.types:
+                    raise MakingError(f'"{source}" has a column "{each}" already', "functions")
+            return sql_operators(name, of.query(source), pipeline)
+        except SqlQueryError as error:
+            raise MakingError(error.problem) from None
+
+    return Derived(name, "window", make, lambda: (source,))
+
+
+def iterated(name: str, query: str, columns: Pairs, rounds: int = 0) -> Derived:
+    """A collection of a query that reads it by its name: what comes of it in the end.
+
+    It begins empty, and is computed again from what it was until nothing changes.
+    """
+    listed = ", ".join(f"{quoted(column)} {kind}" for column, kind in columns)
+    begin = f"WITH MUTUALLY RECURSIVE (ERROR AT RECURSION LIMIT {rounds or ROUNDS}) "
+    begin += f"{quoted(name)} ({listed}) AS ("
+    text = f"{begin}{query}\n) SELECT * FROM {quoted(name)}"
+
+    def make(pipeline: KnownRelations) -> tuple[Operator, ...]:
+        if not columns:
+            raise MakingError("are missing, with their types: {a: BIGINT}", "columns")
+        try:
+            query_tree(query)
+            return sql_operators(name, text, pipeline)
+        except SqlQueryError as error:
+            is_within = error.at is not None and error.at >= len(begin)
+            at = error.at - len(begin) if error.at is not None and is_within else error.at
+            raise MakingError(SqlQueryError(error.problem, at).with_place(query)) from None
+
+    return Derived(name, "iterate", make, lambda: tables_of(text))
+
+
+_MEANT = {
+    "functions": "one window function without OVER, such as sum(amount)",
+    "having": "one condition, such as place <= 3",
+    "order": "an order, such as amount DESC",
+    "frame": "the frame of a window, such as ROWS BETWEEN 6 PRECEDING AND CURRENT ROW",
+}
+
+
+def _refuse_more(query: str, where: str, part: str, text: str) -> None:
+    """Refuse a text that makes more of a query than a part of it.  Raises: MakingError."""
+    try:
+        node = query_tree(f"{query}\n")
+    except SqlQueryError as error:
+        raise MakingError(f"{text}: {error.problem}", part) from None
+    other: Node = query_tree("SELECT 1 FROM t")
+    part_node: Any = node[where]
+    is_whole = bare({**node, where: other[where]}) == bare(other)
+    if where == "select_list":
+        (only, *more) = part_node
+        is_whole = is_whole and not more and only["class"] == "WINDOW" and not only["alias"]
+        is_whole = is_whole and (part == "frame" or not (only["partitions"] or only["orders"]))
+    elif where == "modifiers":
+        is_whole = is_whole and len(part_node) == 1 and len(part_node[0].get("orders", ())) == 1
+    if not is_whole:
+        raise MakingError(f'"{text}" must be {_MEANT[part]}', part)
