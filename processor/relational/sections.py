@@ -22,7 +22,6 @@ from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import ALL_READ, Input, Operator, Unread
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.known import KnownRelations, MakingError, Table, UnmadeError
-from ikebana.processor.relational.looping import ROUNDS
 from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import (
     Conditions,
@@ -35,6 +34,7 @@ from ikebana.processor.relational.matching import (
     unmet,
 )
 from ikebana.processor.relational.outer_inputs import ByAlias, outer_delta, outer_inputs
+from ikebana.processor.relational.recursion import ROUNDS
 from ikebana.processor.relational.rows import Order, first_rows
 from ikebana.processor.relational.sql import sql_operators, tables_of
 from ikebana.processor.relational.sql_aggregates import direction

@@ -9,7 +9,7 @@ syntax tree.  A SELECT becomes, in this order:
 * FROM and WHERE (`sql_filter`): one delta join of all inner joins, with every condition; a linear
   operator if there is a single collection.  Outer joins come before it (`matching`).  Subqueries
   are further collections to join (`sql_subqueries`).
-* Recursive WITH (`sql_recursive`): a loop of these operators.
+* Recursive WITH (`recursion`): a loop of these operators.
 * GROUP BY (`sql_aggregates`): a reduction, filtered by HAVING, with linear steps for the columns.
 * QUALIFY, DISTINCT and LIMIT (`rows`): reductions as well.
 
@@ -41,15 +41,14 @@ from ikebana.processor.linear.trees import (
 )
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational.known import KnownRelations, MakingError, Table
-from ikebana.processor.relational.looping import Limits
 from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import Conditions, Side, null_safe, outer_join
+from ikebana.processor.relational.recursion import Limits, limits_of, mutual
 from ikebana.processor.relational.sql_aggregates import calls, direction, grouped, is_aggregate
 from ikebana.processor.relational.sql_filter import filtered
 from ikebana.processor.relational.sql_over import is_window
 from ikebana.processor.relational.sql_patterns import without_calls
 from ikebana.processor.relational.sql_reads import Reads
-from ikebana.processor.relational.sql_recursive import limits_of, mutual
 from ikebana.processor.relational.sql_refusals import (
     NOW,
     has_groups,

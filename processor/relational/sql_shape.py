@@ -20,9 +20,9 @@ from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.database import asked
 from ikebana.processor.linear.syntax import Node, tree
 from ikebana.processor.linear.trees import changed, columns, has_subquery
+from ikebana.processor.relational.recursion import recurring
 from ikebana.processor.relational.sql_aggregates import calls
 from ikebana.processor.relational.sql_patterns import without_calls
-from ikebana.processor.relational.sql_recursive import recurring
 from ikebana.processor.relational.sql_whole import children
 
 _NO_ORDER = (

@@ -21,10 +21,9 @@ from ikebana.processor.relational.known import (
     Translate,
     UnmadeError,
 )
-from ikebana.processor.relational.looping import Limits
 from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import aliases_of, without
-from ikebana.processor.relational.sql_recursive import recurring, recursive
+from ikebana.processor.relational.recursion import Limits, recurring, recursive
 from ikebana.processor.relational.sql_refusals import refuse_before
 from ikebana.processor.relational.sql_scope import Column, Froms, Item, Names, no_table
 from ikebana.processor.relational.windows import FromCall, WindowCall

@@ -1,4 +1,4 @@
-"""Recursive queries: `WITH RECURSIVE`, and `WITH MUTUALLY RECURSIVE`.
+"""_Recursive queries: `WITH RECURSIVE`, and `WITH MUTUALLY RECURSIVE`.
 
 `WITH RECURSIVE t AS (base UNION part)`, where the part reads t, is the least collection with the
 rows of both.  With UNION ALL a row is there once for each derivation of it.
@@ -11,6 +11,11 @@ of the text, so positions in errors stay right.
 
 `(ERROR AT RECURSION LIMIT n)` after RECURSIVE limits the number of rounds.
 
+A variable is a collection that is defined by a query that reads it.  Operators over a variable are
+made as over any other collection.  `_looped` then moves all operators that depend on variables into
+the loop of one reduction.  Operators that depend on none stay outside and are sources of the loop:
+they run in parallel, and other views share them.
+
 A recursion may carry a column unchanged: every row that it derives has the same value there as
 the rows it is derived from.  Then rows with different values never meet, so the column is a key of
 the loop, and shards divide it.  The tenant of a graph is such a column if edges are joined by
@@ -18,35 +23,188 @@ tenant.  The start of a path is none, because an edge belongs to many starts.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import msgspec
 
+from ikebana.processor.base.texts import counted
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.expressions import column_type
-from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.json_text import BLOB, quoted
 from ikebana.processor.linear.scope import OURS, ExpressionError
 from ikebana.processor.linear.steps import AnyStep, Negate, Sql
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.tokens import Part, Token, closing, items, replaced, tokens, unquoted
 from ikebana.processor.linear.trees import columns as columns_of
 from ikebana.processor.linear.trees import conjuncts, equated
+from ikebana.processor.planning.aggregates import OF, ROW
 from ikebana.processor.planning.joins.binding import reached
 from ikebana.processor.planning.joins.query import DeltaJoin
-from ikebana.processor.planning.plan import Concat, Linear, Operator
+from ikebana.processor.planning.kinds import kind_of
+from ikebana.processor.planning.loops import source_name, unfit, variable_name
+from ikebana.processor.planning.plan import Concat, Linear, Loop, LoopVariable, Operator, Reduce
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.known import MakingError, Table, Translate
-from ikebana.processor.relational.looping import (
-    Limits,
-    Recursive,
-    is_linear,
-    looped,
-    of_types,
-)
-from ikebana.processor.relational.making import Making
+from ikebana.processor.relational.making import Making, key_of, struct
 from ikebana.processor.relational.sql_scope import Item
+
+ROUNDS = 1000
+"""How many rounds a recursion may take by default."""
+
+
+class _Recursive(NamedTuple):
+    """A variable, and the collection that is its value in the next round."""
+
+    variable: Table
+    result: Table
+
+
+class Limits(NamedTuple):
+    """How many rounds a recursion may take, and whether anything in it may read keys."""
+
+    rounds: int = ROUNDS
+    reads_keys: bool = False
+
+
+def _looped(
+    making: Making,
+    recursions: Sequence[_Recursive],
+    limits: Limits,
+    divided: Mapping[str, str] | None = None,
+) -> list[Table]:
+    """The fixed points of variables: their collections when a round changes nothing.
+
+    `divided` names a column of each source, such that rows with different values in it never meet.
+
+    Raises: MakingError.
+    """
+    variables = {each.variable.name for each in recursions}
+    operators = making.extract(variables)
+    for operator in operators.values():
+        if (problem := unfit(operator)) is not None:
+            raise MakingError(problem)
+    read = [name for each in operators.values() for name in kind_of(each).sources(each)]
+    read += [each.result.name for each in recursions]
+    sources = [name for name in dict.fromkeys(read) if name not in {*operators, *variables}]
+    named = {name: source_name(at) for at, name in enumerate(sources)}
+    named |= {each.variable.name: variable_name(at) for at, each in enumerate(recursions)}
+    named |= {name: f"o{at}" for at, name in enumerate(operators)}
+    body = tuple(_renamed(operator, named) for operator in operators.values())
+    tables = [making.relation(name) for name in sources]
+    shown = [each.result.name for each in recursions]
+    columns = [_columns(table, operators.values(), shown) for table in tables]
+    loop = Loop(
+        tuple(columns),
+        tuple(
+            LoopVariable(tuple(v.types.items()), named[result.name]) for v, result in recursions
+        ),
+        body,
+        limits.rounds,
+    )
+    by = divided or {}
+    rows = [
+        _tagged(making, table, at, of, by.get(table.name), reads_keys=limits.reads_keys)
+        for at, (table, of) in enumerate(zip(tables, columns, strict=True))
+    ]
+    together = rows[0] if len(rows) == 1 else making.together("recursive.rows", *rows)
+    output = making.loop(together, "recursive", loop, total=divided is None)
+    return [_result(making, output, at, each) for at, each in enumerate(recursions)]
+
+
+def _renamed(operator: Operator, named: Mapping[str, str]) -> Operator:
+    copy = kind_of(operator).with_sources(operator, lambda name: named[name])
+    # Declared keys matter to planners only: a loop needs none.
+    more = {"unique": ()} if isinstance(operator, Linear | Concat) else {}
+    renamed: Operator = msgspec.structs.replace(copy, name=named[operator.name], **more)
+    return renamed
+
+
+def _columns(
+    table: Table, body: Iterable[Operator], shown: Iterable[str]
+) -> tuple[tuple[str, str], ...]:
+    """The columns of a source that a loop may read: those that its SQL mentions."""
+    whole = {name for each in body if isinstance(each, Concat) for name in each.sources}
+    if table.name in {*whole, *shown}:
+        return tuple(table.types.items())
+    readers = [each for each in body if table.name in kind_of(each).sources(each)]
+    text = msgspec.json.encode(readers).decode().lower()
+    named = [name for name in table.types if not name.isalnum() or name.lower() in text]
+    # Rows count even if none of their columns is read, so one column stays.
+    return tuple((name, table.types[name]) for name in named or list(table.types)[:1])
+
+
+def _tagged(
+    making: Making,
+    table: Table,
+    number: int,
+    columns: Sequence[tuple[str, str]],
+    by: str | None,
+    *,
+    reads_keys: bool,
+) -> Table:
+    """The rows of a source with the source's number, keyed by the dividing column if any."""
+    if reads_keys and table.key == BLOB:
+        raise MakingError(
+            f'a recursion reads keys, and those of "{table.name}" are bytes: read a view that '
+            "selects decode(key)"
+        )
+    key = table.key_name if reads_keys else "NULL"
+    row = struct((name, quoted(name)) for name, _ in columns)
+    select = (OF, str(number)), ("key", key), (ROW, row)
+    step = Sql(select=select, key=None if by is None else quoted(by))
+    return making.linear(table, "recursive.of", step)
+
+
+def _result(making: Making, loop: Table, number: int, of: _Recursive) -> Table:
+    """The rows of a variable; each is its own key."""
+    types = of.variable.types
+    listed = ", ".join(f"{quoted(name)} {kind}" for name, kind in types.items())
+    row = (("r", f"{quoted(ROW)}::STRUCT({listed})"),)
+    by = tuple((name, f"r.{quoted(name)}", kind) for name, kind in types.items())
+    columns = tuple((name, sql) for name, sql, _ in by)
+    steps = (
+        Sql(where=(f"{quoted(OF)} = {number}",), select=row),
+        Sql(select=columns, key=key_of(by)),
+    )
+    select = [(name, quoted(name)) for name in of.result.types]
+    return making.linear(loop, "recursive.rows", *steps, facts=of.result.selected(select))
+
+
+def _is_linear(making: Making, variable: Table) -> bool:
+    """Whether a recursive part has the same result over all rows as over each round's rows."""
+    behind = making.behind({variable.name})
+    for operator in behind.values():
+        match operator:
+            case Reduce():
+                return False
+            case DeltaJoin(inputs=inputs):
+                read = [each.relation for each in inputs]
+                if sum(name == variable.name or name in behind for name in read) > 1:
+                    return False
+    return True
+
+
+def _of_types(making: Making, source: Table, columns: Mapping[str, str], what: str) -> Table:
+    """Rename and cast the columns of a collection to these names and types, in order.
+
+    Raises: MakingError.
+    """
+    if len(source.types) != len(columns):
+        raise MakingError(
+            f"{what} has {counted(len(columns), 'column')}, and its query "
+            f"{counted(len(source.types), 'column')}: {', '.join(source.types)}"
+        )
+    if list(source.types.items()) == list(columns.items()):
+        return source
+    return making.select(source, "recursive.columns", _cast(source.types, columns))
+
+
+def _cast(types: Mapping[str, str], columns: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for (name, kind), (other, of_other) in zip(columns.items(), types.items(), strict=True):
+        yield name, quoted(other) if kind == of_other else f"CAST({quoted(other)} AS {kind})"
+
 
 _FORM = "write WITH MUTUALLY RECURSIVE name (column TYPE, …) AS (SELECT …), … SELECT …"
 _LIMIT = ("ERROR", "AT", "RECURSION", "LIMIT")
@@ -89,7 +247,7 @@ def recursive(
         for each in list(base.types)[shown:]:
             names.append(each + "_" * any(each.lower() == other.lower() for other in names))
         columns = dict(zip(names, base.types.values(), strict=True))
-        base = of_types(making, base, columns, f'"{name}"')
+        base = _of_types(making, base, columns, f'"{name}"')
         rounds = _Rounds(query, view, name, base, domain)
         if domain is not None or node["key_targets"] or rounds.reads_all():
             return rounds.result(limits)
@@ -97,15 +255,15 @@ def recursive(
         inner_view = replace(view, relation=variable)
         right = node["right"] if node["union_all"] else _once(node["right"])
         part = query.query(right, {**view.views, name.lower(): inner_view})
-        part = of_types(making, part, columns, f'"{name}"')
-        if not is_linear(making, variable):
+        part = _of_types(making, part, columns, f'"{name}"')
+        if not _is_linear(making, variable):
             making.extract({variable.name})
             return rounds.result(limits)
         table = rows.all_of(making, [base, part])
         divided = carried(making.behind({variable.name}), variable, table)
         if not node["union_all"]:
             table = rows.distinct(making, table)
-        (result,) = looped(making, [Recursive(variable, table)], limits, divided)
+        (result,) = _looped(making, [_Recursive(variable, table)], limits, divided)
     except MakingError as error:
         raise SqlQueryError(f'WITH RECURSIVE "{name}": {error}') from None
     return result
@@ -154,13 +312,13 @@ class _Rounds:
         renamed = zip(variable.types, map(quoted, part.types), strict=True)
         part = making.select(part, "next", renamed)
         part = making.select(part, "next", [*every, (number, f"{quoted(number)} + 1")])
-        part = of_types(making, part, variable.types, f'"{self._name}"')
+        part = _of_types(making, part, variable.types, f'"{self._name}"')
         first = making.select(base, "first", [*every, (number, "0::BIGINT")])
         table = rows.all_of(making, [first, part])
         if not node["union_all"] and not node["key_targets"]:
             by = [(each, quoted(each), kind) for each, kind in base.types.items()]
             table = making.reduce(table, "once", by, [(number, f"min({quoted(number)})")])
-        (result,) = looped(making, [Recursive(variable, table)], limits)
+        (result,) = _looped(making, [_Recursive(variable, table)], limits)
         if not node["key_targets"]:
             return making.select(result, "recursive.all", every)
         views = {_ROWS: replace(self._view, relation=result)}
@@ -282,12 +440,12 @@ class Mutual:
         for each in self.queries:
             try:
                 part = translate(each.text, variables)
-                table = of_types(making, part, each.columns, f'"{each.name}"')
+                table = _of_types(making, part, each.columns, f'"{each.name}"')
             except MakingError as error:
                 raise SqlQueryError(str(error), each.at) from None
-            recursions.append(Recursive(variables[each.name], table))
+            recursions.append(_Recursive(variables[each.name], table))
         try:
-            results = looped(making, recursions, limits)
+            results = _looped(making, recursions, limits)
         except MakingError as error:
             raise SqlQueryError(f"WITH MUTUALLY RECURSIVE: {error}") from None
         return translate(self.last, dict(zip(variables, results, strict=True)))
@@ -331,7 +489,7 @@ def _head(text: str, lexemes: Sequence[Token], at: int) -> tuple[str, Mapping[st
         raise SqlQueryError(f"the columns with their types are missing; {_FORM}", place)
     end = _closing(lexemes, begin)
     begins = lexemes[begin].end
-    columns = dict(_columns(Part(text[begins : lexemes[end].at], begins)))
+    columns = dict(_types_of_columns(Part(text[begins : lexemes[end].at], begins)))
     after = [token.text.upper() for token in lexemes[end + 1 : end + 3]]
     if after != ["AS", "("]:
         place = lexemes[min(end + 1, len(lexemes) - 1)].at
@@ -339,7 +497,7 @@ def _head(text: str, lexemes: Sequence[Token], at: int) -> tuple[str, Mapping[st
     return unquoted(lexemes[at]), columns, end + 2
 
 
-def _columns(listed: Part) -> Iterator[tuple[str, str]]:
+def _types_of_columns(listed: Part) -> Iterator[tuple[str, str]]:
     for item in items(listed):
         words = tokens(item.text)
         if len(words) < 2:
