@@ -452,7 +452,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:keys what an input declares is sure": (
         BY_KEY,
-        "processor/relational/known.py",
+        "processor/relational/making.py",
         "facts = KnownKeys(keys, declared(keys, self.inputs, self.operators.get(name), table))",
         "facts = KnownKeys(*[declared(keys, self.inputs, self.operators.get(name), table)] * 2)",
     ),

@@ -21,7 +21,7 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import loop
 from ikebana.processor.planning.catalog import Catalog
 from ikebana.processor.planning.plan import Reduce
-from ikebana.processor.relational.known import KnownRelations
+from ikebana.processor.relational.making import KnownRelations
 from ikebana.processor.relational.sql import sql_operators
 
 _CHANGES = 50

@@ -7,7 +7,7 @@ from ikebana.errors import ConfigError
 from ikebana.processor.building.parts import Parts
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.relational import sections
-from ikebana.processor.relational.known import KnownRelations, MakingError, UnmadeError
+from ikebana.processor.relational.making import KnownRelations, MakingError, UnmadeError
 from ikebana.processor.relational.sections import Derived, Windowed, from_sql
 from ikebana.processor.relational.sections import iterated as iterated_query
 from ikebana.processor.relational.sections import windowed as with_window

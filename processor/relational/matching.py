@@ -25,8 +25,7 @@ from ikebana.processor.planning.relations import (
     left_joined,
     made_of_tree,
 )
-from ikebana.processor.relational.known import MakingError, Table
-from ikebana.processor.relational.making import Making, struct
+from ikebana.processor.relational.making import Making, MakingError, Table, struct
 from ikebana.processor.relational.rows import distinct
 
 Outer = Literal["left", "right", "full"]

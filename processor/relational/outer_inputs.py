@@ -17,8 +17,7 @@ from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.trees import column, columns, conjuncts, renamed
 from ikebana.processor.planning.joins.query import DeltaJoin
-from ikebana.processor.relational.known import MakingError, Table
-from ikebana.processor.relational.making import Making
+from ikebana.processor.relational.making import Making, MakingError, Table
 from ikebana.processor.relational.matching import (
     Outer,
     Side,

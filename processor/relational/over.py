@@ -12,8 +12,7 @@ from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.relations import Keys, KnownKeys
-from ikebana.processor.relational.known import Table
-from ikebana.processor.relational.making import Making, struct
+from ikebana.processor.relational.making import Making, Table, struct
 from ikebana.processor.relational.rows import Order, ordering
 
 

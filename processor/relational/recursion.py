@@ -1,4 +1,4 @@
-"""_Recursive queries: `WITH RECURSIVE`, and `WITH MUTUALLY RECURSIVE`.
+"""Recursive queries: `WITH RECURSIVE`, and `WITH MUTUALLY RECURSIVE`.
 
 `WITH RECURSIVE t AS (base UNION part)`, where the part reads t, is the least collection with the
 rows of both.  With UNION ALL a row is there once for each derivation of it.
@@ -12,8 +12,8 @@ of the text, so positions in errors stay right.
 `(ERROR AT RECURSION LIMIT n)` after RECURSIVE limits the number of rounds.
 
 A variable is a collection that is defined by a query that reads it.  Operators over a variable are
-made as over any other collection.  `_looped` then moves all operators that depend on variables into
-the loop of one reduction.  Operators that depend on none stay outside and are sources of the loop:
+made as over any other collection.  Then all operators that depend on variables are moved into the
+loop of one reduction.  Operators that depend on none stay outside and are sources of the loop:
 they run in parallel, and other views share them.
 
 A recursion may carry a column unchanged: every row that it derives has the same value there as
@@ -46,8 +46,14 @@ from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.loops import source_name, unfit, variable_name
 from ikebana.processor.planning.plan import Concat, Linear, Loop, LoopVariable, Operator, Reduce
 from ikebana.processor.relational import rows
-from ikebana.processor.relational.known import MakingError, Table, Translate
-from ikebana.processor.relational.making import Making, key_of, struct
+from ikebana.processor.relational.making import (
+    Making,
+    MakingError,
+    Table,
+    Translate,
+    key_of,
+    struct,
+)
 from ikebana.processor.relational.sql_scope import Item
 
 ROUNDS = 1000

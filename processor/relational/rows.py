@@ -18,8 +18,7 @@ from ikebana.processor.linear.json_text import BLOB, INSTANTS, WHOLE, quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.relations import Keys, KnownKeys
-from ikebana.processor.relational.known import MakingError, Table
-from ikebana.processor.relational.making import Making, struct
+from ikebana.processor.relational.making import Making, MakingError, Table, struct
 
 SetOperation = Literal["union", "except", "intersect"]
 # The name of the count in reductions by the whole row.

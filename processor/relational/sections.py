@@ -21,8 +21,13 @@ from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import ALL_READ, Input, Operator, Unread
 from ikebana.processor.relational import rows
-from ikebana.processor.relational.known import KnownRelations, MakingError, Table, UnmadeError
-from ikebana.processor.relational.making import Making
+from ikebana.processor.relational.making import (
+    KnownRelations,
+    Making,
+    MakingError,
+    Table,
+    UnmadeError,
+)
 from ikebana.processor.relational.matching import (
     Conditions,
     Outer,

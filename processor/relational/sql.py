@@ -40,8 +40,7 @@ from ikebana.processor.linear.trees import (
     own_nodes,
 )
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.relational.known import KnownRelations, MakingError, Table
-from ikebana.processor.relational.making import Making
+from ikebana.processor.relational.making import KnownRelations, Making, MakingError, Table
 from ikebana.processor.relational.matching import Conditions, Side, null_safe, outer_join
 from ikebana.processor.relational.recursion import Limits, limits_of, mutual
 from ikebana.processor.relational.sql_aggregates import calls, direction, grouped, is_aggregate

@@ -16,8 +16,7 @@ from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.trees import bare, changed, column, nodes, own_nodes
 from ikebana.processor.planning.relations import Keys, KnownKeys
-from ikebana.processor.relational.known import MakingError, Table
-from ikebana.processor.relational.making import Making, struct
+from ikebana.processor.relational.making import Making, MakingError, Table, struct
 from ikebana.processor.relational.matching import without
 from ikebana.processor.relational.rows import Sorted, in_one_direction
 from ikebana.processor.relational.sql_scope import Item

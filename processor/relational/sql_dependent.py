@@ -26,7 +26,7 @@ from ikebana.processor.linear.trees import (
     own_nodes,
 )
 from ikebana.processor.relational import rows
-from ikebana.processor.relational.known import Table
+from ikebana.processor.relational.making import Table
 from ikebana.processor.relational.matching import aliases_of, null_safe
 from ikebana.processor.relational.sql_aggregates import calls
 from ikebana.processor.relational.sql_over import windows_of

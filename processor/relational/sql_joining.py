@@ -23,8 +23,7 @@ from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, shown, text_of, tree
 from ikebana.processor.linear.trees import column
-from ikebana.processor.relational.known import Table
-from ikebana.processor.relational.making import struct
+from ikebana.processor.relational.making import Table, struct
 from ikebana.processor.relational.matching import (
     Conditions,
     Outer,

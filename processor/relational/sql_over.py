@@ -32,8 +32,7 @@ from ikebana.processor.linear.sql_functions import short_name, user_aggregate
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.trees import bare, changed, column, columns, has_subquery, own_nodes
 from ikebana.processor.planning.aggregates import parsed_aggregate
-from ikebana.processor.relational.known import Table
-from ikebana.processor.relational.making import struct
+from ikebana.processor.relational.making import Table, struct
 from ikebana.processor.relational.over import Over, Result, order_of_rows, with_functions
 from ikebana.processor.relational.rows import Order, Sorted, first_rows, in_one_direction
 from ikebana.processor.relational.sql_aggregates import direction, parts_of

@@ -29,8 +29,7 @@ from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.tokens import Part, Token, closing, items, replaced, tokens, unquoted
 from ikebana.processor.linear.trees import changed, column, conjunction, conjuncts
-from ikebana.processor.relational.known import Table, Translate
-from ikebana.processor.relational.making import Making
+from ikebana.processor.relational.making import Making, Table, Translate
 from ikebana.processor.relational.over import Over, Result, with_functions
 from ikebana.processor.relational.rows import Order
 from ikebana.processor.relational.sql_aggregates import direction, is_aggregate

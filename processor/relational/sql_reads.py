@@ -10,7 +10,7 @@ from typing import Any
 from ikebana.processor.linear.scope import KEY, SHORT
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import columns, own_nodes
-from ikebana.processor.relational.known import Table
+from ikebana.processor.relational.making import Table
 from ikebana.processor.relational.recursion import recurring
 from ikebana.processor.relational.sql_aggregates import calls
 from ikebana.processor.relational.sql_whole import View, Views, children, with_views

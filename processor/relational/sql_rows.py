@@ -15,8 +15,7 @@ from ikebana.processor.linear.scope import SHORT
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, text_of
 from ikebana.processor.linear.trees import bare, changed, column, columns, own_nodes
-from ikebana.processor.relational.known import Table
-from ikebana.processor.relational.making import struct
+from ikebana.processor.relational.making import Table, struct
 from ikebana.processor.relational.matching import aliases_of, without
 from ikebana.processor.relational.sql_refusals import refuse_now
 from ikebana.processor.relational.sql_scope import Froms, Item, Names

@@ -11,7 +11,7 @@ from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.scope import KEY, SHORT, is_ours
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import bare, changed, column, columns, has_subquery
-from ikebana.processor.relational.known import Table
+from ikebana.processor.relational.making import Table
 from ikebana.processor.relational.sql_refusals import OF_A_CLOCK, refuse_now, refuse_stars
 
 Column = tuple[str, str, str]

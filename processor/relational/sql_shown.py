@@ -14,7 +14,7 @@ from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.syntax import Node, text_of
 from ikebana.processor.linear.trees import bare
 from ikebana.processor.relational import rows
-from ikebana.processor.relational.known import Table
+from ikebana.processor.relational.making import Table
 from ikebana.processor.relational.over import Over, Result, with_functions
 from ikebana.processor.relational.rows import Order, first_rows
 from ikebana.processor.relational.sql_aggregates import direction

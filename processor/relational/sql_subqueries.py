@@ -36,7 +36,7 @@ from ikebana.processor.linear.trees import (
     own_nodes,
     renamed,
 )
-from ikebana.processor.relational.known import Table
+from ikebana.processor.relational.making import Table
 from ikebana.processor.relational.matching import (
     Conditions,
     Side,

@@ -14,7 +14,7 @@ from ikebana.processor.linear.json_text import INSTANTS, quoted
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, text_of
 from ikebana.processor.linear.trees import conjuncts
-from ikebana.processor.relational.known import Table
+from ikebana.processor.relational.making import Table
 from ikebana.processor.relational.matching import aliases_of, without
 from ikebana.processor.relational.sql_refusals import is_now, reads_now, refuse_now
 from ikebana.processor.relational.sql_scope import Froms, Names

@@ -14,14 +14,14 @@ from ikebana.processor.linear.syntax import Node, shown, text_of, tree
 from ikebana.processor.linear.trees import column, equated, nodes
 from ikebana.processor.planning.joins.binding import reached
 from ikebana.processor.relational import rows
-from ikebana.processor.relational.known import (
+from ikebana.processor.relational.making import (
     KnownRelations,
+    Making,
     MakingError,
     Table,
     Translate,
     UnmadeError,
 )
-from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import aliases_of, without
 from ikebana.processor.relational.recursion import Limits, recurring, recursive
 from ikebana.processor.relational.sql_refusals import refuse_before

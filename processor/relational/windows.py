@@ -26,8 +26,7 @@ from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.tokens import closing, replaced, tokens
 from ikebana.processor.linear.trees import columns
-from ikebana.processor.relational.known import MakingError, Table, Translate
-from ikebana.processor.relational.making import Making, struct
+from ikebana.processor.relational.making import Making, MakingError, Table, Translate, struct
 from ikebana.processor.relational.rows import distinct
 
 START, END = "window_start", "window_end"

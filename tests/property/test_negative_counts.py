@@ -21,7 +21,7 @@ from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.relational.known import KnownRelations
+from ikebana.processor.relational.making import KnownRelations
 from ikebana.processor.relational.sql import sql_operators
 from ikebana.processor.topics.diff_input import ClosedProgress
 from ikebana.testing import Run, Topics

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ikebana import Column, Input, Output, Plan, Upsert
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.relational.known import KnownRelations
+from ikebana.processor.relational.making import KnownRelations
 from ikebana.processor.relational.sql import sql_operators
 from ikebana.testing import Run
 from support.strategies import few

@@ -9,7 +9,7 @@ import pytest
 
 from ikebana import evaluate
 from ikebana.processor.linear.sql_functions import SqlFunction, with_long_names
-from ikebana.processor.relational.known import KnownRelations
+from ikebana.processor.relational.making import KnownRelations
 from support import chbenchmark, nexmark, tpch
 from support.sql_oracle import (
     Change,

@@ -16,7 +16,7 @@ from ikebana.arrangements.update import Update
 from ikebana.codecs.canonical import spelling
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.relational.known import KnownRelations
+from ikebana.processor.relational.making import KnownRelations
 from ikebana.processor.relational.sql import sql_operators
 
 Tables = Mapping[str, Mapping[str, str]]

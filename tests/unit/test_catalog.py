@@ -17,7 +17,7 @@ from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.kinds import KINDS
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.relational.known import KnownRelations
+from ikebana.processor.relational.making import KnownRelations
 from ikebana.processor.relational.sql import sql_operators
 
 ORDERS = Input(
