@@ -5,31 +5,31 @@ syntax tree.  A SELECT becomes, in this order:
 
 * Windows in FROM (`windows`): linear operators, and for sessions a reduction.  MATCH_RECOGNIZE
   (`sql_patterns`): queries around an operator that finds matches.
-* Conditions with `ikebana_now()` (`sql_time`): linear operators with `valid_until`.
+* Conditions with `ikebana_now()` (`sql_filter`): linear operators with `valid_until`.
 * FROM and WHERE (`sql_filter`): one delta join of all inner joins, with every condition; a linear
   operator if there is a single collection.  Outer joins come before it (`matching`).  Subqueries
   are further collections to join (`sql_subqueries`).
 * Recursive WITH (`recursion`): a loop of these operators.
 * GROUP BY (`sql_aggregates`): a reduction, filtered by HAVING, with linear steps for the columns.
-* QUALIFY, DISTINCT and LIMIT (`rows`): reductions as well.
+* The select list, with window functions (`sql_over`); QUALIFY; DISTINCT; ORDER BY with LIMIT and
+  OFFSET.  Distinct rows and the first rows of partitions are reductions (`rows`).
 
 Everything else is refused with its place in the text.
 """
 
-# Decision (views come from the syntax tree): A checkpoint belongs to the plan of operators, which
-# must not change with DuckDB's planner, and operators keep the query's names. DuckDB binds the
-# query first, so its words and places tell what is wrong.
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from itertools import count
 from typing import Any
 
+from ikebana.processor.kernels.window_values import ALL, Frame, WindowFunction
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.collations import LOOSE, loose
+from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.sql_functions import short_name
-from ikebana.processor.linear.syntax import Node
+from ikebana.processor.linear.syntax import Node, text_of
 from ikebana.processor.linear.trees import (
     bare,
     changed,
@@ -40,25 +40,44 @@ from ikebana.processor.linear.trees import (
     own_nodes,
 )
 from ikebana.processor.planning.plan import Operator
+from ikebana.processor.relational import rows
 from ikebana.processor.relational.making import KnownRelations, Making, MakingError, Table
 from ikebana.processor.relational.matching import Conditions, Side, null_safe, outer_join
 from ikebana.processor.relational.recursion import Limits, limits_of, mutual
+from ikebana.processor.relational.rows import Order, first_rows
 from ikebana.processor.relational.sql_aggregates import calls, direction, grouped, is_aggregate
+from ikebana.processor.relational.sql_dependent import Reads
 from ikebana.processor.relational.sql_filter import filtered
-from ikebana.processor.relational.sql_over import is_window
+from ikebana.processor.relational.sql_over import (
+    Over,
+    OverColumns,
+    Result,
+    is_growing,
+    is_row_number,
+    is_window,
+    windows_of,
+    with_functions,
+)
 from ikebana.processor.relational.sql_patterns import without_calls
-from ikebana.processor.relational.sql_reads import Reads
 from ikebana.processor.relational.sql_refusals import (
     NOW,
+    bounded_by,
     has_groups,
+    limit_of,
     refuse_select,
     targets_of,
     whole_number,
 )
-from ikebana.processor.relational.sql_scope import Froms, Item, Names, output_names
+from ikebana.processor.relational.sql_rows import selected
+from ikebana.processor.relational.sql_scope import (
+    Froms,
+    Item,
+    Names,
+    columns_of,
+    output_names,
+    stars_of,
+)
 from ikebana.processor.relational.sql_shape import shaped
-from ikebana.processor.relational.sql_shown import Behind, Ordered, Shown
-from ikebana.processor.relational.sql_stars import columns_of, stars_of
 from ikebana.processor.relational.sql_subqueries import Subqueries, rank
 from ikebana.processor.relational.sql_whole import (
     By,
@@ -70,6 +89,195 @@ from ikebana.processor.relational.sql_whole import (
     free,
     named_tables,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ordered:
+    """An expression to order by."""
+
+    node: Node
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Behind:
+    """The clauses that apply after the select list, over the columns of FROM or of groups."""
+
+    qualify: tuple[Node, ...] = ()
+    targets: tuple[Node, ...] = ()
+    """The expressions of DISTINCT ON."""
+    orders: tuple[_Ordered, ...] = ()
+
+    def nodes(self) -> list[Node]:
+        """All expressions."""
+        return [*self.qualify, *self.targets, *(order.node for order in self.orders)]
+
+    def over(self, change: Callable[[Node], Node]) -> "_Behind":
+        """The same clauses with each expression changed."""
+        orders = tuple(replace(order, node=change(order.node)) for order in self.orders)
+        return _Behind(tuple(map(change, self.qualify)), tuple(map(change, self.targets)), orders)
+
+
+class _Columns:
+    """The columns of a result, and hidden ones that its clauses need."""
+
+    def __init__(self, listed: Listed) -> None:
+        self.listed = listed
+        self.hidden: Listed = []
+        self._used = {name.lower() for name, _ in listed}
+
+    @property
+    def every(self) -> Listed:
+        """All columns."""
+        return [*self.listed, *self.hidden]
+
+    def of(self, node: Node) -> str:
+        """The column of an expression; adds a hidden one if no column has it."""
+        plain = bare(node)
+        for name, other in self.every:
+            if bare(other) == plain:
+                return name
+        self.hidden.append((free("by", self._used), node))
+        return self.hidden[-1][0]
+
+    def ordered(self, orders: Sequence[_Ordered]) -> list[Order]:
+        """The orders by columns."""
+        return [
+            Order(self.of(each.node), each.descending, each.nulls_first, text_of(each.node))
+            for each in orders
+        ]
+
+
+class _Shown:
+    """The collection of a SELECT; LIMIT and OFFSET apply to each value of the columns `by`."""
+
+    def __init__(
+        self,
+        query: Query,
+        node: Node,
+        listed: Listed,
+        behind: _Behind,
+        bounds: Mapping[str, int],
+        by: Sequence[str] = (),
+    ) -> None:
+        self._by = by
+        self._query, self._node, self._listed = query, node, listed
+        self._behind, self._bounds = behind, bounds
+        self._modifiers = {each["type"]: each for each in node["modifiers"]}
+
+    def of(self, froms: Froms) -> Table:
+        """Translate the clauses over the items of FROM.  Raises: SqlQueryError."""
+        making, behind = self._query.making, self._behind
+        asked = [*(node for _, node in self._listed), *behind.nodes()[len(behind.qualify) :]]
+        firsts = [first for each in behind.qualify if (first := _first_of(each)) is not None]
+        if windows_of(asked) or len(firsts) < len(behind.qualify):
+            over = OverColumns(self._listed)
+            columns = _Columns([(name, over.over(node)) for name, node in self._listed])
+            behind = behind.over(over.over)
+            targets, orders = [*map(columns.of, behind.targets)], columns.ordered(behind.orders)
+            table = over.table(self._query, froms, self._most())
+            table = making.where(table, "qualify", *map(text_of, behind.qualify))
+            table = making.select(table, "shown", _texts(columns.every))
+        else:
+            columns = _Columns(self._listed)
+            targets, orders = [*map(columns.of, behind.targets)], columns.ordered(behind.orders)
+            by = [
+                ([*map(columns.of, node["partitions"])], columns.ordered(_orders(node)), limit)
+                for node, limit in firsts
+            ]
+            table = selected(self._query, froms, columns.every, "select")
+            if by:
+                # Each condition ranks all rows, so the result is the intersection.
+                tables = [first_rows(making, table, *each) for each in by]
+                table = rows.set_operation(making, "intersect", tables, every=True)
+        return self._cut(table, columns, targets, orders)
+
+    def _cut(
+        self, table: Table, columns: _Columns, targets: Sequence[str], orders: Sequence[Order]
+    ) -> Table:
+        """Apply DISTINCT, LIMIT and OFFSET, and drop hidden columns."""
+        making = self._query.making
+        select = [(name, quoted(name)) for name, _ in columns.listed]
+        if "DISTINCT_MODIFIER" in self._modifiers and not targets:
+            if columns.hidden:
+                table = making.select(table, "shown", select)
+            if any(order.column not in dict(select) for order in orders):
+                raise SqlQueryError("with DISTINCT, ORDER BY needs columns of the result")
+            return self._limited(rows.distinct(making, table), orders)
+        if targets:
+            table = first_rows(making, table, targets, orders, 1, "on")
+        table = self._limited(table, orders)
+        return making.select(table, "shown", select) if columns.hidden else table
+
+    def _limited(self, table: Table, orders: Sequence[Order]) -> Table:
+        """The rows within LIMIT and OFFSET; without ORDER BY, they are ordered by all columns."""
+        if (modifier := self._modifiers.get("LIMIT_MODIFIER")) is None:
+            return table
+        making, (limit, left_out, percent) = self._query.making, limit_of(modifier)
+        if percent is not None:
+            return self._part(table, orders, left_out, percent)
+        if limit == 0:
+            return making.where(table, "limit", "false")
+        if not left_out:
+            return table if limit is None else first_rows(making, table, self._by, orders, limit)
+        if limit is None:
+            left = first_rows(making, table, self._by, orders, left_out)
+            return rows.set_operation(making, "except", [table, left], every=True)
+        number = table.free_column("number")
+        ranked = first_rows(making, table, self._by, orders, limit + left_out, number=number)
+        ranked = making.where(ranked, "offset", f"{quoted(number)} > {left_out}")
+        return making.select(ranked, "shown", [(name, quoted(name)) for name in table.types])
+
+    def _part(
+        self, table: Table, orders: Sequence[Order], left_out: int, percent: Decimal
+    ) -> Table:
+        """The rows of LIMIT n%, after the first `left_out` rows."""
+        number, count = table.free_column("number"), table.free_column("count")
+        functions = [
+            Result(number, WindowFunction(number, "row_number")),
+            Result(count, WindowFunction(count, "count", frame=Frame("rows", ALL, ALL))),
+        ]
+        making, over = self._query.making, Over(tuple(self._by), tuple(orders))
+        ranked = with_functions(making, table, over, functions, what="part")
+        most = f"{left_out} + floor({quoted(count)} * {percent} / 100)"
+        within = f"{quoted(number)} > {left_out} AND {quoted(number)} <= {most}"
+        ranked = making.where(ranked, "limit", within)
+        return making.select(ranked, "shown", [(name, quoted(name)) for name in table.types])
+
+    def _most(self) -> tuple[Node, int] | None:
+        """A rank that QUALIFY or the WHERE of the query around bounds, and its bound."""
+        bounds = [each for each in map(bounded_by, self._behind.qualify) if each is not None]
+        if not {"LIMIT_MODIFIER", "DISTINCT_MODIFIER"} & self._modifiers.keys():
+            bounds += [
+                (node, self._bounds[name.lower()])
+                for name, node in self._listed
+                if name.lower() in self._bounds
+            ]
+        return next((each for each in bounds if is_growing(each[0]) and each[1] > 0), None)
+
+
+def _texts(listed: Listed) -> list[tuple[str, str]]:
+    return [(name, text_of(node)) for name, node in listed]
+
+
+def _first_of(condition: Node) -> tuple[Node, int] | None:
+    """The row_number() of a condition that keeps the first rows, and how many; else None."""
+    bound = bounded_by(condition)
+    if bound is None or not is_row_number(bound[0]) or bound[1] < 1:
+        return None
+    node, limit = bound
+    is_first = condition["type"] not in ("COMPARE_EQUAL", "COMPARE_BETWEEN") or limit == 1
+    return bound if is_first and node["orders"] and not node["arg_orders"] else None
+
+
+def _orders(window: Node) -> list[_Ordered]:
+    return [_Ordered(each["expression"], *direction(each)) for each in window["orders"]]
+
+
+# Decision (views come from the syntax tree): A checkpoint belongs to the plan of operators, which
+# must not change with DuckDB's planner, and operators keep the query's names. DuckDB binds the
+# query first, so its words and places tell what is wrong.
 
 
 def sql_operators(
@@ -262,14 +470,14 @@ class _Select:
         listed = output_names(self._listed())
         return self._shown(names.froms, listed, self._keys(listed), self._behind(listed))
 
-    def _shown(self, froms: Froms, listed: Listed, keys: Listed, behind: Behind) -> Table:
+    def _shown(self, froms: Froms, listed: Listed, keys: Listed, behind: _Behind) -> Table:
         """The result, with the keys as its last columns."""
         apart = _apart(keys)
         targets = [*(key for _, key in keys), *behind.targets] if behind.targets else []
         behind = replace(behind.over(apart), targets=tuple(targets))
         every = [*((name, apart(tree)) for name, tree in listed), *keys]
         of_each = [name for name, _ in keys]
-        return Shown(self._query, self._node, every, behind, self._by.bounds, of_each).of(froms)
+        return _Shown(self._query, self._node, every, behind, self._by.bounds, of_each).of(froms)
 
     def _keys(self, listed: Listed) -> Listed:
         """The columns of `by`, with names that no other column has."""
@@ -396,10 +604,10 @@ class _Select:
             return each["column_names"][-1], tree
         return next((name for name, other in listed if bare(other) == bare(tree)), "g"), tree
 
-    def _behind(self, listed: Listed) -> Behind:
+    def _behind(self, listed: Listed) -> _Behind:
         modifiers = {each["type"]: each for each in self._node["modifiers"]}
         orders = modifiers.get("ORDER_MODIFIER", {}).get("orders", ())
-        return Behind(
+        return _Behind(
             tuple(map(self._names.resolved, conjuncts(self._node["qualify"]))),
             tuple(
                 node
@@ -407,7 +615,7 @@ class _Select:
                 for node in _starred(each, self._names) or [self._meant(each, listed)]
             ),
             tuple(
-                Ordered(node, *direction(each))
+                _Ordered(node, *direction(each))
                 for each in orders
                 for node in self._ordered_by(each["expression"], listed)
             ),

@@ -39,8 +39,8 @@ from ikebana.processor.relational.matching import (
     unmet,
     without,
 )
-from ikebana.processor.relational.over import Over, Result, with_functions
 from ikebana.processor.relational.rows import Order, all_of, first_rows, set_operation
+from ikebana.processor.relational.sql_over import Over, Result, with_functions
 from ikebana.processor.relational.sql_scope import Froms, Item, Merged, Names
 from ikebana.processor.relational.sql_whole import Listed, Query, free
 

@@ -30,10 +30,9 @@ from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.tokens import Part, Token, closing, items, replaced, tokens, unquoted
 from ikebana.processor.linear.trees import changed, column, conjunction, conjuncts
 from ikebana.processor.relational.making import Making, Table, Translate
-from ikebana.processor.relational.over import Over, Result, with_functions
 from ikebana.processor.relational.rows import Order
 from ikebana.processor.relational.sql_aggregates import direction, is_aggregate
-from ikebana.processor.relational.sql_over import IN_ORDER
+from ikebana.processor.relational.sql_over import IN_ORDER, Over, Result, with_functions
 from ikebana.processor.relational.sql_refusals import whole_number
 from ikebana.processor.relational.sql_whole import free
 from ikebana.processor.relational.windows import FromCall, free_names, without_windows
