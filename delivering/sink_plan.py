@@ -9,7 +9,7 @@ from ikebana.delivering.columns import Column
 from ikebana.delivering.sink import Sink, Table
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.authoring.deliver_part import TARGETS, DeliverPart, TablePart
-from ikebana.processor.authoring.document import Part
+from ikebana.processor.authoring.values import Part
 from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Plan
 

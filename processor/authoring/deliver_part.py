@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from ikebana.codecs.formats import OUTPUT_FORMATS, OutputFormat
-from ikebana.processor.authoring.document import Part
 from ikebana.processor.authoring.values import (
+    Part,
     Scalars,
     Text,
     as_column,

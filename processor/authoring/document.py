@@ -1,9 +1,12 @@
-"""A pipeline file as values, for YAML and SQL alike, and the model of its sections."""
+"""A pipeline file as values, for YAML and SQL alike, and the variables in them.
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+Variables are `${NAME}`, `${NAME:-default}` and `${file:PATH}`.  Their replacement is text, and is
+never parsed; `$${` is `${`.  The length of a file is limited.
+"""
 
-from pydantic import BaseModel, ConfigDict, model_validator
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 
 class Document(NamedTuple):
@@ -19,19 +22,57 @@ class Document(NamedTuple):
     """The column of each path, from 1, if problems of this file have columns (SQL)."""
 
 
-class Part(BaseModel):
-    """A section of the file; a key without a value counts as absent."""
+_VARIABLE = re.compile(
+    r"\$(?:(?P<escaped>\$\{)|\{file:(?P<file>[^}]+)\}"
+    r"|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\{)"
+)
+_LARGEST_FILE = 1 << 20
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_empty(cls, value: object) -> object:
-        if isinstance(value, dict):
-            return {key: item for key, item in value.items() if item is not None}
-        return value
+class Variables:
+    """The variables of an environment; `refuse` gets the path of a value and its problem."""
 
-    @classmethod
-    def keys(cls) -> dict[str, Any]:
-        """The keys of this section, with their types."""
-        return {f.alias or name: f.annotation for name, f in cls.model_fields.items()}
+    def __init__(self, environ: Mapping[str, str], refuse: Callable[[str, str], None]) -> None:
+        self._environ = environ
+        self._refuse = refuse
+
+    def substituted(self, text: str, path: str) -> str:
+        """The text with all variables replaced."""
+
+        def variable(match: re.Match[str]) -> str:
+            if match["escaped"]:
+                return "${"
+            name, default = match["name"], match["default"]
+            if match["file"] is not None:
+                return self._content(match["file"], path)
+            if name is None:
+                self._refuse(
+                    path, 'has a "${" that is not ${NAME}, ${NAME:-default} or ${file:PATH}'
+                )
+            elif default is not None:
+                # As in a shell, an empty variable has the default too.
+                return self._environ.get(name) or default
+            elif name in self._environ:
+                return self._environ[name]
+            else:
+                self._refuse(path, f"the variable {name} is not set")
+            return match[0]
+
+        return _VARIABLE.sub(variable, text)
+
+    def _content(self, file: str, path: str) -> str:
+        """The content of a file without a line end at its end, which editors add."""
+        try:
+            with open(file, encoding="utf-8") as content:
+                text = content.read(_LARGEST_FILE + 1)
+        except OSError as err:
+            self._refuse(path, f"the file {file} could not be read: {err.strerror}")
+        except UnicodeDecodeError:
+            self._refuse(path, f"the file {file} is not UTF-8 text")
+        except ValueError as err:
+            self._refuse(path, f"{file!a} is not the name of a file: {err}")
+        else:
+            if len(text) <= _LARGEST_FILE:
+                return text.removesuffix("\n")
+            self._refuse(path, f"the file {file} is longer than a setting may be")
+        return ""

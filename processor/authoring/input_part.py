@@ -6,9 +6,9 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from ikebana.codecs.change import Column
 from ikebana.codecs.formats import FORMATS, Format, KeyFormat
-from ikebana.processor.authoring.document import Part
 from ikebana.processor.authoring.values import (
     Expression,
+    Part,
     Scalars,
     Text,
     Whole,

@@ -7,9 +7,9 @@ from pydantic import (
     field_validator,
 )
 
-from ikebana.processor.authoring.document import Part
 from ikebana.processor.authoring.values import (
     Expression,
+    Part,
     Text,
     Whole,
     as_aggregates,

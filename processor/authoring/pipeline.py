@@ -20,7 +20,7 @@ from pydantic_core import ErrorDetails
 
 from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.authoring import deliver_part
-from ikebana.processor.authoring.document import Document, Part
+from ikebana.processor.authoring.document import Document
 from ikebana.processor.authoring.kafka_names import KAFKA_NAMES
 from ikebana.processor.authoring.operator_kinds import KINDS
 from ikebana.processor.authoring.pipeline_file import PipelineFile, PlanPart
@@ -32,6 +32,7 @@ from ikebana.processor.authoring.settings_part import (
     SettingsPart,
     overlaid,
 )
+from ikebana.processor.authoring.values import Part
 from ikebana.processor.authoring.wording import part_keys, worded
 from ikebana.processor.base.texts import counted, did_you_mean, printable
 from ikebana.processor.linear.modules import look_in

@@ -19,11 +19,11 @@ from ikebana.codecs.formats import OutputFormat
 from ikebana.codecs.sql_type import TypeTextError, parsed
 from ikebana.errors import PlanError
 from ikebana.processor.authoring import operator_kinds
-from ikebana.processor.authoring.document import Part
 from ikebana.processor.authoring.input_part import InputPart
 from ikebana.processor.authoring.operator_part import OperatorPart
 from ikebana.processor.authoring.settings_part import SettingsPart
 from ikebana.processor.authoring.values import (
+    Part,
     Text,
     Whole,
     as_flag,

@@ -7,10 +7,9 @@ others are still checked.
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ikebana.processor.authoring.document import Document
+from ikebana.processor.authoring.document import Document, Variables
 from ikebana.processor.authoring.pipeline_file import PipelineFile
 from ikebana.processor.authoring.sql_statement import SECTIONS, Statement, StatementError, read
-from ikebana.processor.authoring.variables import Variables
 from ikebana.processor.linear.tokens import Token, tokens
 
 _STATED = {"pipeline", *filter(None, SECTIONS.values())}

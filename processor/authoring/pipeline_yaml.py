@@ -18,8 +18,7 @@ from yaml.composer import ComposerError
 from yaml.constructor import SafeConstructor
 
 from ikebana.errors import ConfigError
-from ikebana.processor.authoring.document import Document
-from ikebana.processor.authoring.variables import Variables
+from ikebana.processor.authoring.document import Document, Variables
 
 
 class Whole(NamedTuple):

@@ -8,9 +8,9 @@ change of the pipeline file.
 from collections.abc import Mapping
 
 from ikebana.processor.authoring.deliver_part import DeliverPart
-from ikebana.processor.authoring.document import Document, Part
+from ikebana.processor.authoring.document import Document
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.authoring.values import Scalars, Seconds, Text, Whole
+from ikebana.processor.authoring.values import Part, Scalars, Seconds, Text, Whole
 
 
 class SourcePart(Part):

@@ -1,13 +1,14 @@
-"""Validators for values of the pipeline file, which accept short forms and word the refusals.
+"""Sections of the pipeline file: their model, and validators for their values.
 
-Numbers may also be written as text, since a substituted variable is text.
+Validators accept short forms and word the refusals.  Numbers may also be written as text, since a
+substituted variable is text.
 """
 
 import re
 from typing import Annotated, Any, NoReturn, get_args
 
 import msgspec
-from pydantic import BeforeValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
 
 from ikebana.codecs.formats import FORMATS
@@ -18,6 +19,24 @@ from ikebana.processor.planning import starts
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)?")
 _LONGEST_S = 9e15
 _SECONDS = {"ms": 0.001, None: 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class Part(BaseModel):
+    """A section of the file; a key without a value counts as absent."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty(cls, value: object) -> object:
+        if isinstance(value, dict):
+            return {key: item for key, item in value.items() if item is not None}
+        return value
+
+    @classmethod
+    def keys(cls) -> dict[str, Any]:
+        """The keys of this section, with their types."""
+        return {f.alias or name: f.annotation for name, f in cls.model_fields.items()}
 
 
 def shown(value: object) -> str:

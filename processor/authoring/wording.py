@@ -6,9 +6,8 @@ from typing import Annotated, Any, get_args, get_origin
 
 from pydantic_core import ErrorDetails
 
-from ikebana.processor.authoring.document import Part
 from ikebana.processor.authoring.pipeline_file import PipelineFile
-from ikebana.processor.authoring.values import shown
+from ikebana.processor.authoring.values import Part, shown
 from ikebana.processor.base.texts import hint
 
 _TOP = "the first rows by an order are a first operator, with order, count and partition"

@@ -11,7 +11,6 @@ from confluent_kafka import KafkaException, Producer
 
 from ikebana.codecs.formats import FORMATS
 from ikebana.errors import ConfigError
-from ikebana.processor.authoring.document import Part
 from ikebana.processor.authoring.kafka_names import KAFKA_NAMES
 from ikebana.processor.authoring.operator_part import OperatorPart
 from ikebana.processor.authoring.pipeline import Pipeline, parse, read
@@ -23,6 +22,7 @@ from ikebana.processor.authoring.settings import (
     SettingsError,
     redacted,
 )
+from ikebana.processor.authoring.values import Part
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.planning.starts import FORMS
 
