@@ -7,36 +7,39 @@ from the missing part.  No broker and no Spark is needed.
 
 A second file may have settings, which win over those of the first one: the pipeline is
 the same everywhere, where and how it runs is not.
+
+A file of sinks alone, with the sections `deliver` and `kafka`.
 """
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from types import MappingProxyType, UnionType
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 
+import msgspec
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.authoring import deliver_part
+from ikebana.processor.authoring.deliver_part import SinkFile
 from ikebana.processor.authoring.document import Document
-from ikebana.processor.authoring.kafka_names import KAFKA_NAMES
 from ikebana.processor.authoring.operator_kinds import KINDS
 from ikebana.processor.authoring.pipeline_file import PipelineFile, PlanPart
 from ikebana.processor.authoring.pipeline_yaml import read_yaml
-from ikebana.processor.authoring.settings import OWNED_KAFKA, Settings, SettingsError
+from ikebana.processor.authoring.settings import KAFKA_NAMES, OWNED_KAFKA, Settings, SettingsError
 from ikebana.processor.authoring.settings_part import (
     SETTINGS_VARIABLE,
     Placed,
     SettingsPart,
     overlaid,
 )
-from ikebana.processor.authoring.values import Part
-from ikebana.processor.authoring.wording import part_keys, worded
-from ikebana.processor.base.texts import counted, did_you_mean, printable
+from ikebana.processor.authoring.values import Part, shown
+from ikebana.processor.base.texts import counted, did_you_mean, hint, printable
 from ikebana.processor.linear.modules import look_in
 from ikebana.processor.linear.sql_functions import as_written
+from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Plan, Unread
 from ikebana.processor.topics.codec_of import needs_registry
 
@@ -130,7 +133,7 @@ def parse(
     placed: Placed = {}
     if over is not None:
         document, placed = overlaid(document, read_yaml(over[1], over[0], environ), over[0])
-    content = _with_columns(mapping_of(document, source), columns)
+    content = _with_columns(_mapping_of(document, source), columns)
     errors = schema_errors(content)
     readable, lost = _readable(content, errors)
     left_out = {*document.unread, *lost, *_meant_instead(errors)}
@@ -142,7 +145,7 @@ def parse(
         judged += registry_missing(plan, settings.registry)
     if plan is not None and settings_part is not None:
         judged += deliver_part.problems(settings_part.deliver, plan, left_out)
-    schema = schema_problems(errors, document.unread)
+    schema = _schema_problems(errors, document.unread)
     left_out |= _not_judged(errors, schema)
     overridden = {
         "kafka.bootstrap.servers": bootstrap_servers,
@@ -154,7 +157,7 @@ def parse(
         *(p for p in judged if left_out.isdisjoint(_sections(p[0]))),
     ]
     if problems := [p for p in problems if not overridden.get(p[0])]:
-        raise ConfigError(listed(problems, source, document, placed))
+        raise ConfigError(_listed(problems, source, document, placed))
     if plan is None or settings is None:
         raise AssertionError(f"pipeline file {source} has neither problems nor a plan")
     return Pipeline(plan, settings)
@@ -182,7 +185,7 @@ _YAML = re.compile(r"^pipeline\s*:", re.MULTILINE)
 _SQL = re.compile(r"\A(?:\s+|--[^\n]*\n|/\*.*?\*/)*CREATE\s", re.DOTALL | re.IGNORECASE)
 
 
-def mapping_of(document: Document, source: str) -> dict[str, object]:
+def _mapping_of(document: Document, source: str) -> dict[str, object]:
     """The document as a mapping.  Raises: ConfigError, where it is none."""
     if isinstance(document.value, dict):
         return document.value
@@ -231,14 +234,14 @@ def _settings(
         return None, list(err.problems)
 
 
-def schema_problems(errors: list[ErrorDetails], unread: Container[str]) -> Problems:
+def _schema_problems(errors: list[ErrorDetails], unread: Container[str]) -> Problems:
     """The problems of the schema, each once.
 
     A misspelt key and the absence of the key that it was meant to be are one problem.
     """
     meant = _meant_instead(errors)
     return [
-        (_dotted(e["loc"]), worded(e))
+        (_dotted(e["loc"]), _worded(e))
         for e in errors
         if not (e["type"] == "missing" and _dotted(e["loc"]) in meant)
         and (e["type"] == "extra_forbidden" or _dotted(e["loc"]) not in unread)
@@ -305,7 +308,7 @@ def _meant_instead(errors: list[ErrorDetails]) -> set[str]:
     for error in errors:
         *section, key = error["loc"]
         if error["type"] == "extra_forbidden":
-            close = did_you_mean(key, part_keys(tuple(section)))
+            close = did_you_mean(key, _part_keys(tuple(section)))
             meant |= {_dotted((*section, close))} if close else set()
     return meant
 
@@ -371,7 +374,7 @@ def _part(model: type[AnyPart], document: Mapping[str, object]) -> AnyPart | Non
         return None
 
 
-def listed(problems: Problems, source: str, document: Document, over: Placed) -> str:
+def _listed(problems: Problems, source: str, document: Document, over: Placed) -> str:
     """The text of an error with all problems in the order of the file, with their lines."""
 
     def place(path: str, problem: str) -> tuple[_Place | None, str]:
@@ -412,7 +415,7 @@ def given_settings(
         part = SettingsPart.model_validate(sections)
     except ValidationError as error:
         problems = [
-            (".".join(map(str, each["loc"])), worded(each))
+            (".".join(map(str, each["loc"])), _worded(each))
             for each in error.errors(include_url=False)
         ]
         raise _refused(plan, problems) from None
@@ -434,3 +437,110 @@ def _refused(plan: Plan, problems: list[tuple[str, str]]) -> ConfigError:
     count = counted(len(problems), "problem")
     listed = [f"  {path}: {problem}" for path, problem in problems]
     return ConfigError("\n".join([f'settings of pipeline "{plan.name}" have {count}:', *listed]))
+
+
+def read_sinks(path: Path, environ: Mapping[str, str]) -> SinkFile | None:
+    """Read a file of sinks; None if it is a pipeline, which may also be one in Python.
+
+    A file of settings, named by the variable IKEBANA_SETTINGS, wins.
+
+    Raises: ConfigError, for a file that cannot be read or that has problems.
+    """
+    source = str(path)
+    if not path.exists() and ":" in source:
+        return None
+    document = document_of(file_text(path, "sink file"), source, environ)
+    if "pipeline" in _mapping_of(document, source):
+        return None
+    placed: Placed = {}
+    if over := environ.get(SETTINGS_VARIABLE):
+        above = read_yaml(file_text(Path(over), "settings file"), over, environ)
+        document, placed = overlaid(document, above, over)
+    content = _mapping_of(document, source)
+    errors = schema_errors(content, SinkFile)
+    problems = [*document.problems, *_schema_problems(errors, document.unread)]
+    if not errors:
+        problems += deliver_part.problems(SinkFile.model_validate(content).deliver, None)
+    if problems:
+        raise ConfigError(_listed(problems, source, document, placed))
+    return SinkFile.model_validate(content)
+
+
+def text_of_sinks(plan: Plan, settings: Settings) -> str:
+    """The text of a file of the sinks of a pipeline, which names topics and all columns."""
+    outputs = {output.name: output for output in plan.outputs}
+    sinks = {}
+    for name, sink in settings.deliver.items():
+        section = sinks[name] = sink.model_dump(by_alias=True, exclude_defaults=True)
+        for table in section["tables"].values():
+            output = outputs[table["from"]]
+            table |= {"from": output.topic, "format": output.format}
+            table.setdefault("columns", dict(output_types(plan, output)))
+    content = {"deliver": sinks, "kafka": settings.reading_kafka}
+    # Variables were replaced when the pipeline was read.
+    return msgspec.json.encode(content).decode().replace("${", "$${")
+
+
+_TOP = "the first rows by an order are a first operator, with order, count and partition"
+
+_OF_OPERATORS = {
+    "join": "a join is a delta_join, or an as_of_join",
+    "inner_join": "a join is a delta_join, or an as_of_join",
+    "outer_join": "an outer join is a left_join, a right_join or a full_join",
+    "except": "the rows of one operator without those of others are a minus",
+    "group_by": "a reduce operator has its key under by",
+    "groupby": "a reduce operator has its key under by",
+    "order_by": _TOP,
+    "limit": _TOP,
+    "from": "write what it reads behind its kind, as in linear: orders",
+    "input": "write what it reads behind its kind, as in linear: orders",
+    "name": "an operator's name is the key that it stands under",
+    "window": "valid_until ends a row after some time, and by may have date_trunc('hour', ...)",
+}
+
+
+def _remedy_for(path: Sequence[int | str]) -> str | None:
+    """What to write instead of the key at this path of the file; None if nothing is known.
+
+    >>> _remedy_for(("operators", "totals", "group_by"))
+    'a reduce operator has its key under by'
+    >>> _remedy_for(("inputs", "orders", "group_by")) is None
+    True
+    """
+    if len(path) < 3 or path[0] != "operators":
+        return None
+    return _OF_OPERATORS.get(str(path[-1]).lower())
+
+
+def _part_keys(path: tuple[int | str, ...]) -> tuple[str, ...]:
+    """The keys of the section at `path`."""
+    here: Any = PipelineFile
+    for step in path:
+        if isinstance(here, type) and issubclass(here, Part):
+            here = here.keys()[str(step)]
+        else:
+            # A mapping from names to sections of one kind, or a list of them.
+            here = get_args(here)[0 if isinstance(step, int) else 1]
+        if get_origin(here) is Annotated:
+            here = get_args(here)[0]
+        if isinstance(here, UnionType):
+            # A section that may be left out.
+            here = next(kind for kind in get_args(here) if kind is not type(None))
+    return tuple(here.keys())
+
+
+def _worded(error: ErrorDetails) -> str:
+    """The problem of an error, in the words of the file."""
+    kind, value = error["type"], error["input"]
+    if kind == "missing":
+        return "is missing"
+    if kind in ("dict_type", "model_type"):
+        return f"must be a mapping; is {shown(value)}"
+    if kind == "extra_forbidden":
+        allowed = _part_keys(error["loc"][:-1])
+        if remedy := _remedy_for(error["loc"]):
+            return f"there is no such setting here; {remedy}"
+        if meant := hint(error["loc"][-1], allowed):
+            return f"there is no such setting here{meant}"
+        return f"there is no such setting here; there are {', '.join(allowed)}"
+    return error["msg"]

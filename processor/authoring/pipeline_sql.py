@@ -1,18 +1,465 @@
 """SQL text -> the values that the same pipeline has in YAML, with lines and columns.
 
-DuckDB's tokens separate the statements, so a semicolon in a text or a comment ends none.  A
-statement that cannot be read is one problem; the part that it defines counts as unread, and all
-others are still checked.
+    CREATE PIPELINE name [WITH (options)]
+    CREATE SOURCE name [(column TYPE [ENCODING word], …)] FROM KAFKA (options)
+    CREATE [MATERIALIZED] VIEW name [WITH (options)] AS query
+    CREATE OPERATOR name WITH (options)
+    CREATE FUNCTION name(parameter TYPE, …) RETURNS TYPE LANGUAGE PYTHON
+        [CALLED ON NULL INPUT] AS 'module:function'
+    CREATE AGGREGATE name(parameter TYPE, …) RETURNS TYPE LANGUAGE PYTHON AS 'module:Class'
+    CREATE SINK name FROM view INTO KAFKA (options)
+    CREATE SINK name FROM sink INTO POSTGRES (options)
+
+Options are `name = value, …`.  A value is a text in single quotes, a word, a number, a list of
+values in parentheses, or options in parentheses.  Their names and meanings are those of the
+YAML file, and are checked together with it.
+
+DuckDB parses the queries, and its tokens separate the statements, so a semicolon in a text or a
+comment ends none.  A statement that cannot be read is one problem; the part that it defines counts
+as unread, and all others are still checked.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
 
+from ikebana.processor.authoring.deliver_part import TARGETS, TablePart
 from ikebana.processor.authoring.document import Document, Variables
 from ikebana.processor.authoring.pipeline_file import PipelineFile
-from ikebana.processor.authoring.sql_statement import SECTIONS, Statement, StatementError, read
 from ikebana.processor.linear.tokens import Token, tokens
 
-_STATED = {"pipeline", *filter(None, SECTIONS.values())}
+# The section of the file for each kind of statement.
+_SECTIONS = {
+    "PIPELINE": "",
+    "SOURCE": "inputs",
+    "VIEW": "operators",
+    "OPERATOR": "operators",
+    "FUNCTION": "functions",
+    "AGGREGATE": "functions",
+    "SINK": "outputs",
+}
+_FORMS = {
+    "PIPELINE": "CREATE PIPELINE name WITH (…)",
+    "SOURCE": "CREATE SOURCE name (column TYPE, …) FROM KAFKA (topic = '…', …)",
+    "VIEW": "CREATE VIEW name AS SELECT …",
+    "OPERATOR": "CREATE OPERATOR name WITH (…)",
+    "FUNCTION": "CREATE FUNCTION name(parameter TYPE, …) RETURNS TYPE LANGUAGE PYTHON "
+    "AS 'module:function'",
+    "AGGREGATE": "CREATE AGGREGATE name(parameter TYPE, …) RETURNS TYPE LANGUAGE PYTHON "
+    "AS 'module:Class'",
+    "SINK": "CREATE SINK name FROM view INTO KAFKA (topic = '…', …), or FROM sink INTO POSTGRES "
+    "(connection = '…', table = '…', …)",
+}
+# The section of sinks into a target, and the keys of a table there.
+_DELIVER = "deliver"
+_OF_TABLE = frozenset(TablePart.keys())
+# Other first words of statements, and the kind that is probably meant.
+_INSTEAD = {
+    "SELECT": "VIEW",
+    "WITH": "VIEW",
+    "SET": "PIPELINE",
+    "INSERT": "SINK",
+    "TABLE": "SOURCE",
+    "STREAM": "SOURCE",
+    "CONNECTION": "PIPELINE",
+}
+_DEEPEST = 40
+Place = tuple[str, ...]
+
+
+class _StatementError(Exception):
+    """A statement is refused; `at` is where in the text."""
+
+    def __init__(self, problem: str, at: int) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.at = at
+
+
+class Cursor:
+    """A position in the tokens of one statement (at least one), which advances as they are taken.
+
+    `form` is the form of this kind of statement, which refusals show, as soon as it is known.
+
+    Raises: _StatementError, from all methods that take a token.
+    """
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.tokens = tokens
+        self.at = 0
+        self.form = ""
+
+    def name(self, expected: str) -> str:
+        """Take a name, quoted or not."""
+        token = self.token(expected)
+        if token.kind not in ("identifier", "keyword"):
+            self.at -= 1
+            self.refuse(expected)
+        return named(token)
+
+    def long_name(self, expected: str) -> str:
+        """A name that may have dots and dashes without being quoted."""
+        name = self.name(expected)
+        while self.next_is(".", "-"):
+            name += self.token("").text + self.name("the rest of a name")
+        return name
+
+    def token(self, expected: str) -> Token:
+        """Take the next token; at the end, refuse and say what is `expected`."""
+        if self.at == len(self.tokens):
+            self.refuse(expected)
+        self.at += 1
+        return self.tokens[self.at - 1]
+
+    def next_is(self, *texts: str) -> bool:
+        """Whether the next token is one of these."""
+        return self.at < len(self.tokens) and self.tokens[self.at].text.upper() in texts
+
+    def next_kind(self) -> str:
+        """The kind of the next token; "" at the end."""
+        return self.tokens[self.at].kind if self.at < len(self.tokens) else ""
+
+    def takes(self, word: str) -> bool:
+        """Take the next token if it is this word; returns whether it was."""
+        is_next = self.next_is(word)
+        self.at += is_next
+        return is_next
+
+    def expect(self, word: str) -> None:
+        """Take the next token, which must be this word."""
+        if not self.takes(word):
+            self.refuse(f'"{word}"')
+
+    def place(self) -> int:
+        """Where the next token is."""
+        rest = self.tokens[self.at :]
+        return rest[0].at if rest else self.tokens[-1].end
+
+    def refuse(self, expected: str) -> NoReturn:
+        """Refuse the statement: `expected` is missing at the next token."""
+        rest = self.tokens[self.at :]
+        actual = f'"{rest[0].text[:30]}" stands there' if rest else "the statement ends there"
+        remedy = f"; its form is {self.form}" if self.form else ""
+        raise _StatementError(f"must have {expected} where {actual}{remedy}", self.place())
+
+    def type_text(self, end: str = "") -> str:
+        """A type, up to a comma, a parenthesis, or the word that ends it."""
+        first = self.token("a type")
+        depth, last = 0, first
+        self.at -= 1
+        while self.at < len(self.tokens):
+            token = self.tokens[self.at]
+            if depth == 0 and (token.text in (",", ")") or token.text.upper() == end):
+                break
+            depth += (token.text == "(") - (token.text == ")")
+            last = token
+            self.at += 1
+        if last is first and first.text in (",", ")"):
+            self.at -= 1
+            self.refuse("a type")
+        return _between(self.tokens, first, last)
+
+    def ends(self) -> bool:
+        """Take a comma or the parenthesis that ends a list; returns whether it ended."""
+        if not self.takes(",") and not self.next_is(")"):
+            self.refuse('"," or ")"')
+        return self.takes(")")
+
+    def refuse_tail(self, token: Token) -> None:
+        """Refuse a token directly after a value, such as the s of 10s."""
+        if self.at < len(self.tokens):
+            after = self.tokens[self.at]
+            if after.text not in (",", ")"):
+                raise _StatementError(
+                    f"put the value that begins with {token.text} in single quotes", token.at
+                )
+
+
+def _between(tokens: Sequence[Token], first: Token, last: Token) -> str:
+    """The text from one token to another, with single spaces."""
+    part = [each for each in tokens if first.at <= each.at <= last.at]
+    return "".join(
+        each.text if number == 0 or part[number - 1].end == each.at else f" {each.text}"
+        for number, each in enumerate(part)
+    )
+
+
+def named(token: Token) -> str:
+    """The name of a token, without its double quotes.  Raises: _StatementError."""
+    if not token.text.startswith('"'):
+        return token.text
+    if len(token.text) < 2 or not token.text.endswith('"'):
+        raise _StatementError("this name in double quotes has no end", token.at)
+    return token.text[1:-1].replace('""', '"')
+
+
+@dataclass(slots=True)
+class _Statement:
+    """What was read of a statement, even if it was refused."""
+
+    kind: str = ""
+    name: str = ""
+    section: dict[str, object] = field(default_factory=dict)
+    places: dict[Place, int] = field(default_factory=dict)
+    """The position of each key of the section."""
+    repeated: list[tuple[Place, int]] = field(default_factory=list)
+    """Repeated keys with their positions."""
+    texts: set[Place] = field(default_factory=set)
+    """The places of values that are texts, which may have variables."""
+    query: tuple[int, int] | None = None
+    """Begin and end of a view's query."""
+    delivers: bool = False
+    """Whether it is a sink into a target, which reads the topic of another sink."""
+
+    @property
+    def belongs(self) -> str:
+        """The section of the file that it belongs to."""
+        return _DELIVER if self.delivers else _SECTIONS[self.kind]
+
+
+def _read(tokens: Sequence[Token], into: _Statement) -> None:
+    """Read a statement of at least one token.  Raises: _StatementError."""
+    _StatementReader(tokens, into).statement()
+
+
+class _StatementReader:
+    def __init__(self, tokens: Sequence[Token], into: _Statement) -> None:
+        self._cursor = Cursor(tokens)
+        self._into = into
+
+    def statement(self) -> None:
+        """Read it from its first token on."""
+        into, first = self._into, self._cursor.tokens[0]
+        if not self._cursor.takes("CREATE"):
+            self._refuse_begin(first)
+        self._cursor.takes("MATERIALIZED")
+        kind = self._cursor.token("PIPELINE, SOURCE, VIEW, OPERATOR, FUNCTION, AGGREGATE or SINK")
+        word = kind.text.upper()
+        if word not in _SECTIONS:
+            self._refuse_begin(kind)
+        into.kind, self._cursor.form = word, _FORMS[word]
+        into.name = self._cursor.long_name("a name")
+        match word:
+            case "PIPELINE":
+                if self._cursor.takes("WITH"):
+                    into.section = self._options(())
+            case "SOURCE":
+                self._source()
+            case "VIEW":
+                self._view()
+            case "OPERATOR":
+                self._cursor.expect("WITH")
+                into.section = self._options(())
+            case "FUNCTION":
+                self._function("python")
+            case "AGGREGATE":
+                self._function("aggregate")
+            case _:
+                self._sink()
+        if self._cursor.at < len(self._cursor.tokens):
+            self._cursor.refuse('";" or the end')
+
+    def _source(self) -> None:
+        columns: dict[str, object] = {}
+        if self._cursor.next_is("("):
+            self._into.places["columns",] = self._cursor.tokens[self._cursor.at].at
+            columns = self._columns("columns")
+        self._cursor.expect("FROM")
+        self._cursor.expect("KAFKA")
+        options = self._options(())
+        self._into.section = {**({"columns": columns} if columns else {}), **options}
+
+    def _view(self) -> None:
+        if self._cursor.next_is("("):
+            raise _StatementError(
+                "a view has the names of its query's columns; write SELECT … AS name",
+                self._cursor.tokens[self._cursor.at].at,
+            )
+        options = self._options(()) if self._cursor.takes("WITH") else {}
+        self._cursor.expect("AS")
+        first = self._cursor.token("a query")
+        self._into.places["sql",] = first.at
+        self._into.query = first.at, self._cursor.tokens[-1].end
+        self._into.section = options
+        self._cursor.at = len(self._cursor.tokens)
+
+    def _sink(self) -> None:
+        self._cursor.expect("FROM")
+        self._into.places["from",] = self._cursor.place()
+        source = self._cursor.long_name("the name of a view")
+        self._cursor.expect("INTO")
+        for target in TARGETS:
+            if self._cursor.takes(target.upper()):
+                self._deliver(target, source)
+                return
+        self._cursor.expect("KAFKA")
+        self._into.section = {"from": source, **self._options(())}
+
+    def _deliver(self, target: str, source: str) -> None:
+        """A sink with one table, which is called like the sink unless `table` names it."""
+        into = self._into
+        into.delivers = True
+        options = self._options(())
+        table = str(options.pop("table", into.name))
+        of_table = {name: options.pop(name) for name in _OF_TABLE & options.keys()}
+        into.section = {target: options, "tables": {table: {"from": source, **of_table}}}
+
+        def moved(place: Place) -> Place:
+            return (
+                ("tables", table, *place) if place[0] in (*_OF_TABLE, "from") else (target, *place)
+            )
+
+        into.places = {moved(place): at for place, at in into.places.items()}
+        into.texts = {moved(place) for place in into.texts}
+        into.repeated = [(moved(place), at) for place, at in into.repeated]
+
+    def _function(self, kind: str) -> None:
+        """A function, or a class that is an aggregate."""
+        section: dict[str, object] = {"parameters": self._columns("parameters")}
+        self._cursor.expect("RETURNS")
+        self._note(("returns",), self._cursor.place(), is_new=True)
+        section["returns"] = self._cursor.type_text("LANGUAGE")
+        self._cursor.expect("LANGUAGE")
+        self._cursor.expect("PYTHON")
+        if kind == "python" and self._cursor.takes("CALLED"):
+            for word in ("ON", "NULL", "INPUT"):
+                self._cursor.expect(word)
+            section["on_null"] = "call"
+        self._cursor.expect("AS")
+        self._note((kind,), self._cursor.place(), is_new=True)
+        section[kind] = _text(self._cursor.token("a text such as 'module:function'"))
+        self._into.section = section
+
+    def _columns(self, part: str) -> dict[str, object]:
+        """Columns or parameters with their types, which DuckDB checks later."""
+        columns: dict[str, object] = {}
+        self._cursor.expect("(")
+        if part == "parameters" and self._cursor.takes(")"):
+            return columns
+        while True:
+            at = self._cursor.place()
+            name = self._cursor.name("a name")
+            if name.upper() == "PRIMARY" and self._cursor.next_is("KEY"):
+                raise _StatementError(
+                    "a source says what its key is as an option: FROM KAFKA (…, key = (…))", at
+                )
+            place = (part, name)
+            self._note(place, at, is_new=name not in columns)
+            columns[name] = self._type(place)
+            if self._cursor.ends():
+                return columns
+
+    def _type(self, place: Place) -> object:
+        kind = self._cursor.type_text("ENCODING")
+        if not self._cursor.takes("ENCODING"):
+            return kind
+        return {"type": kind, "encoding": self._value((*place, "encoding"), 0)}
+
+    def _options(self, within: Place, depth: int = 0) -> dict[str, object]:
+        """Options in parentheses; their names may have dots and dashes."""
+        options: dict[str, object] = {}
+        self._cursor.expect("(")
+        if self._cursor.takes(")"):
+            return options
+        while True:
+            at = self._cursor.place()
+            name = self._cursor.long_name("the name of an option")
+            place = (*within, name)
+            self._note(place, at, is_new=name not in options)
+            self._cursor.expect("=")
+            options[name] = self._value(place, depth)
+            if self._cursor.ends():
+                return options
+
+    def _value(self, place: Place, depth: int) -> object:
+        if self._cursor.next_is("("):
+            return self._in_parentheses(place, depth)
+        token = self._cursor.token("a value")
+        match token.kind:
+            case "string_const":
+                self._into.texts.add(place)
+                return _text(token)
+            case "numeric_const":
+                return self._number(token, "")
+            case "operator" if token.text == "-" and self._cursor.next_kind() == "numeric_const":
+                return self._number(self._cursor.token("a number"), "-")
+            case "identifier" | "keyword":
+                if token.text.upper() in ("TRUE", "FALSE"):
+                    return token.text.upper() == "TRUE"
+                self._cursor.refuse_tail(token)
+                return named(token)
+        self._cursor.at -= 1
+        self._cursor.refuse("a value")
+
+    def _in_parentheses(self, place: Place, depth: int) -> object:
+        """A list of values, or options if "=" follows the first name."""
+        if depth == _DEEPEST:
+            raise _StatementError(f"nested more than {_DEEPEST} levels deep", self._cursor.place())
+        ahead = self._cursor.tokens[self._cursor.at + 1 : self._cursor.at + 20]
+        words = [each for each in ahead if each.text not in (".", "-")]
+        is_options = len(words) > 1 and words[0].kind in ("identifier", "keyword")
+        if is_options and any(each.text == "=" for each in ahead[: _end_of_name(ahead)]):
+            return self._options(place, depth + 1)
+        values: list[object] = []
+        self._cursor.expect("(")
+        if self._cursor.takes(")"):
+            return values
+        while True:
+            of_item = (*place, str(len(values)))
+            self._into.places[of_item] = self._cursor.place()
+            values.append(self._value(of_item, depth + 1))
+            if self._cursor.ends():
+                return values
+
+    def _number(self, token: Token, sign: str) -> object:
+        self._cursor.refuse_tail(token)
+        text = sign + token.text.replace("_", "")
+        try:
+            return int(text)
+        except ValueError:
+            pass
+        try:
+            return float(text)
+        except ValueError:
+            raise _StatementError(f"{token.text} is no number", token.at) from None
+
+    def _note(self, place: Place, at: int, *, is_new: bool) -> None:
+        if is_new:
+            self._into.places[place] = at
+        else:
+            self._into.repeated.append((place, at))
+
+    def _refuse_begin(self, token: Token) -> NoReturn:
+        word = token.text.upper()
+        if word in ("OR", "IF", "TEMP", "TEMPORARY"):
+            problem = "a file says what there is: write CREATE and one of " + ", ".join(_SECTIONS)
+        elif word in _INSTEAD:
+            self._into.kind = _INSTEAD[word]
+            problem = f"{word} is no statement of a pipeline; write {_FORMS[self._into.kind]}"
+        else:
+            forms = "; ".join(_FORMS.values())
+            problem = f'"{token.text[:30]}" begins no statement of a pipeline; there are {forms}'
+        raise _StatementError(problem, token.at)
+
+
+def _end_of_name(ahead: Sequence[Token]) -> int:
+    """The number of tokens of a name with dots and dashes, and of the token after it."""
+    at = 1
+    while at + 1 < len(ahead) and ahead[at].text in (".", "-"):
+        at += 2
+    return at + 1
+
+
+def _text(token: Token) -> str:
+    text = token.text
+    if not text.startswith("'"):
+        raise _StatementError("a text is written in single quotes", token.at)
+    if len(text) < 2 or not text.endswith("'"):
+        raise _StatementError("this text has no end", token.at)
+    return text[1:-1].replace("''", "'")
+
+
+_STATED = {"pipeline", *filter(None, _SECTIONS.values())}
 _NO_PIPELINE = "is missing: write CREATE PIPELINE name"
 
 
@@ -46,10 +493,10 @@ class _Reader:
         return Document(self._value, lines, self._problems, unread, self._columns)
 
     def _take(self, number: int, tokens: list[Token]) -> None:
-        statement = Statement()
+        statement = _Statement()
         try:
-            read(tokens, statement)
-        except StatementError as error:
+            _read(tokens, statement)
+        except _StatementError as error:
             self._refuse_statement(number, statement, error)
             return
         if statement.kind == "PIPELINE":
@@ -57,11 +504,13 @@ class _Reader:
         else:
             self._part(statement, tokens[0])
 
-    def _refuse_statement(self, number: int, statement: Statement, error: StatementError) -> None:
+    def _refuse_statement(
+        self, number: int, statement: _Statement, error: _StatementError
+    ) -> None:
         what = f"{statement.kind} {statement.name}" if statement.name else f"statement {number}"
         self._place(what, error.at)
         self._problems.append((what, error.problem))
-        section = statement.belongs if statement.kind in SECTIONS else None
+        section = statement.belongs if statement.kind in _SECTIONS else None
         if section is None:
             self._unread |= {"inputs", "operators", "outputs"}
         elif section and statement.name:
@@ -70,9 +519,9 @@ class _Reader:
             self._unread.add(section)
         else:
             # The pipeline's statement: its name and all settings may be lost.
-            self._unread |= {*PipelineFile.keys()} - {*SECTIONS.values()}
+            self._unread |= {*PipelineFile.keys()} - {*_SECTIONS.values()}
 
-    def _pipeline(self, statement: Statement, first: Token) -> None:
+    def _pipeline(self, statement: _Statement, first: Token) -> None:
         if "pipeline" in self._value:
             self._again("pipeline", first.at)
             return
@@ -89,7 +538,7 @@ class _Reader:
         }
         self._places(statement, "")
 
-    def _part(self, statement: Statement, first: Token) -> None:
+    def _part(self, statement: _Statement, first: Token) -> None:
         section = statement.belongs
         parts = self._value.setdefault(section, {})
         assert isinstance(parts, dict)
@@ -115,7 +564,7 @@ class _Reader:
         return "\n" * (line - 1) + " " * (column - 1) + self._text[at:end]
 
     def _filled(
-        self, statement: Statement, place: tuple[str, ...], path: str, value: object
+        self, statement: _Statement, place: tuple[str, ...], path: str, value: object
     ) -> object:
         """The value with variables substituted in its texts."""
         if isinstance(value, dict):
@@ -132,7 +581,7 @@ class _Reader:
             return self._variables.substituted(value, _joined(path, place))
         return value
 
-    def _places(self, statement: Statement, path: str) -> None:
+    def _places(self, statement: _Statement, path: str) -> None:
         for place, at in statement.places.items():
             self._place(_joined(path, place), at)
         for place, at in statement.repeated:

@@ -15,12 +15,9 @@ from pydantic_core import core_schema
 from ikebana.codecs.formats import Format
 from ikebana.processor.authoring import values
 from ikebana.processor.authoring.deliver_part import DeliveredColumnPart
-from ikebana.processor.authoring.input_part import ColumnPart
-from ikebana.processor.authoring.kafka_names import KAFKA_NAMES
-from ikebana.processor.authoring.operator_kinds import KINDS, own_keys
-from ikebana.processor.authoring.operator_part import OperatorPart, StepPart
-from ikebana.processor.authoring.pipeline_file import PipelineFile
-from ikebana.processor.authoring.settings import OWNED_KAFKA
+from ikebana.processor.authoring.operator_kinds import KINDS, OperatorPart, StepPart, own_keys
+from ikebana.processor.authoring.pipeline_file import ColumnPart, PipelineFile
+from ikebana.processor.authoring.settings import KAFKA_NAMES, OWNED_KAFKA
 from ikebana.processor.authoring.values import Part
 from ikebana.processor.planning import starts
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from ikebana.errors import ConfigError
-from ikebana.processor.authoring import sink_file
+from ikebana.processor.authoring.pipeline import text_of_sinks
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.authoring.settings_part import SETTINGS_VARIABLE
 from ikebana.processor.base.log_lines import note
@@ -231,7 +231,7 @@ def _sinks_of(plan: Plan, settings: Settings) -> Iterator[Sinks]:
     with TemporaryDirectory(prefix="ikebana-sinks-") as folder:
         file = Path(folder, "sinks.yaml")
         if settings.deliver:
-            file.write_text(sink_file.text_of(plan, settings))
+            file.write_text(text_of_sinks(plan, settings))
         # The settings have been read.
         yield Sinks(settings.deliver, file, environ={SETTINGS_VARIABLE: ""})
 

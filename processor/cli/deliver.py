@@ -102,10 +102,10 @@ def read(
 
     Raises: ConfigError, CheckpointError.
     """
-    from ikebana.processor.authoring import sink_file
+    from ikebana.processor.authoring.pipeline import read_sinks
     from ikebana.processor.cli import finding, later
 
-    if (alone := sink_file.read(file, os.environ)) is not None:
+    if (alone := read_sinks(file, os.environ)) is not None:
         return dict(alone.kafka), alone.deliver, None
     # A file may have no checkpoint, which is only read for added columns.
     pipeline = finding.read(

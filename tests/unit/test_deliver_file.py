@@ -11,7 +11,7 @@ from ikebana.delivering.delivery import Standing
 from ikebana.delivering.probes import Probes
 from ikebana.delivering.sink_plan import SinkPlan, sink_plan
 from ikebana.errors import ConfigError
-from ikebana.processor.authoring import pipeline, sink_file
+from ikebana.processor.authoring import pipeline
 from ikebana.processor.authoring.pipeline import given_settings
 from ikebana.processor.cli.main import cli
 
@@ -43,7 +43,7 @@ def in_file(folder: Path, text: str, name: str = "sinks.yaml") -> Path:
 def made(path: Path) -> SinkPlan:
     """The sink of a file that has one, with its tables and formats."""
     plan, environ = None, {"DB": "shop"}
-    if (alone := sink_file.read(path, environ)) is not None:
+    if (alone := pipeline.read_sinks(path, environ)) is not None:
         [(name, part)] = alone.deliver.items()
     else:
         plan, settings = pipeline.read(path, environ=environ)
@@ -98,10 +98,10 @@ def test_sinks_in_python_are_those_of_a_file(tmp_path: Path) -> None:
     sections = p.sections({"kafka": {"bootstrap.servers": "b:1"}, "run": {"checkpoint": "c"}})
     settings = given_settings(sections, p.plan())
 
-    path = in_file(tmp_path, sink_file.text_of(p.plan(), settings))
+    path = in_file(tmp_path, pipeline.text_of_sinks(p.plan(), settings))
 
     assert made(path).tables == made(in_file(tmp_path, SQL, "p.sql")).tables
-    alone = sink_file.read(path, {})
+    alone = pipeline.read_sinks(path, {})
     assert alone is not None
     assert alone.kafka == {"bootstrap.servers": "b:1"}
     assert alone.deliver["shop"].postgres == settings.deliver["shop"].postgres

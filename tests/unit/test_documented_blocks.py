@@ -17,7 +17,7 @@ import yaml
 import flights
 import shop
 from ikebana import evaluate, load
-from ikebana.processor.authoring import pipeline, sink_file
+from ikebana.processor.authoring import pipeline
 from ikebana.processor.authoring.settings_part import SETTINGS_VARIABLE
 from ikebana.processor.cli import demo
 from ikebana.processor.cli.main import cli
@@ -165,7 +165,7 @@ def test_what_a_file_is_for_takes_it(block: Block, tmp_path: Path) -> None:
     elif CHART.is_valid(content):
         assert content
     elif "deliver" in content:
-        assert sink_file.read(path, {})
+        assert pipeline.read_sinks(path, {})
     else:
         path.write_text(re.sub(r"/run/secrets/[\w-]+", str(secret), block.text))
         environment = {SETTINGS_VARIABLE: str(path), "KAFKA_PASSWORD": "word"}

@@ -11,11 +11,11 @@ from confluent_kafka import KafkaException, Producer
 
 from ikebana.codecs.formats import FORMATS
 from ikebana.errors import ConfigError
-from ikebana.processor.authoring.kafka_names import KAFKA_NAMES
-from ikebana.processor.authoring.operator_part import OperatorPart
+from ikebana.processor.authoring.operator_kinds import OperatorPart
 from ikebana.processor.authoring.pipeline import Pipeline, parse, read
 from ikebana.processor.authoring.pipeline_file import PipelineFile
 from ikebana.processor.authoring.settings import (
+    KAFKA_NAMES,
     OWNED_KAFKA,
     OWNED_SPARK,
     Settings,
