@@ -30,7 +30,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from ikebana.errors import CheckpointError
 from ikebana.processor.base.transition import Stage
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, Logged
 from ikebana.processor.checkpoint.edit_plan import Finishing
 from ikebana.processor.checkpoint.evolution import (
     ImpossibleEditError,
@@ -39,7 +39,6 @@ from ikebana.processor.checkpoint.evolution import (
     plan_as_run,
     step_to,
 )
-from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.source_offset import is_settled

@@ -28,8 +28,7 @@ from ikebana.arrangements.shard import entries, verify
 from ikebana.arrangements.transposed import Change
 from ikebana.errors import CheckpointError
 from ikebana.processor.base.sharding import shard_of
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
-from ikebana.processor.checkpoint.layout import CheckpointFiles
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, CheckpointFiles
 from ikebana.processor.checkpoint.next_step import finishing
 from ikebana.processor.checkpoint.parts import moved
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import FileStore
 from ikebana.errors import StateFileError
-from ikebana.processor.checkpoint.layout import CheckpointFiles
+from ikebana.processor.checkpoint.checkpoint import CheckpointFiles
 from ikebana.processor.checkpoint.parts import operator_of
 
 # Kernels store the entries of keys under this prefix; queues and counts have others.

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from ikebana.arrangements.manifest import Manifest
 from ikebana.errors import FencedError
-from ikebana.processor.checkpoint.checkpoint import Birth
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged
 from ikebana.processor.checkpoint.commits import (
     NEWER_GOES_ON,
     Lease,
@@ -28,7 +28,7 @@ from ikebana.processor.checkpoint.commits import (
     first_marker,
     replaced,
 )
-from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.inputs import TopicInfo
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.checkpoint.starting import (
     GoOn,
@@ -38,7 +38,6 @@ from ikebana.processor.checkpoint.starting import (
     lasting_topics,
     lease_refusal,
 )
-from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.planning.plan import Output, Plan
 
 

@@ -14,10 +14,15 @@ from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base import faults
 from ikebana.processor.base.sharding import shown
 from ikebana.processor.base.texts import counted
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
+from ikebana.processor.checkpoint.checkpoint import (
+    Birth,
+    Checkpoint,
+    CheckpointFiles,
+    Logged,
+    newborn,
+)
 from ikebana.processor.checkpoint.edit_plan import EditPlan, Rescaled, recorded
 from ikebana.processor.checkpoint.evolution import edit_to, hints_kept
-from ikebana.processor.checkpoint.layout import CheckpointFiles, Logged
 from ikebana.processor.checkpoint.next_step import Desired, Observed, Step, observed_of, start
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.checkpoint.rescale import former_layouts, rescaled

@@ -22,6 +22,7 @@ from ikebana.errors import SourceError
 from ikebana.processor.base.offsets import Offsets, Positions, offset_in
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.inputs import (
+    TopicInfo,
     again_refusal,
     beginnings_refusal,
     first_offsets,
@@ -31,7 +32,6 @@ from ikebana.processor.checkpoint.inputs import (
     writer_of,
 )
 from ikebana.processor.checkpoint.refusal import Refusal
-from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import client, loopback, markers, missing_topics, topics
 from ikebana.processor.kafka.client import patiently
 from ikebana.processor.kafka.progress_record import progress_record

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 
 from ikebana.errors import SourceError
 from ikebana.processor.base.offsets import Positions
-from ikebana.processor.checkpoint.topic import TopicInfo
+from ikebana.processor.checkpoint.inputs import TopicInfo
 from ikebana.processor.kafka import topics
 
 Ask = Callable[[AdminClient, Mapping[str, int]], Positions]

@@ -33,10 +33,9 @@ from ikebana.processor.checkpoint.checkpoint import (
     newborn,
 )
 from ikebana.processor.checkpoint.commits import Lease, first_marker
-from ikebana.processor.checkpoint.inputs import topics_refusal
+from ikebana.processor.checkpoint.inputs import TopicInfo, topics_refusal
 from ikebana.processor.checkpoint.recovering import Left, Unclosed
 from ikebana.processor.checkpoint.starting import OutputState, lasting_topics
-from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import client, markers, own_reading, topics
 from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.kafka.takeover import KafkaBrokers

@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.checkpoint import takeover
-from ikebana.processor.checkpoint.checkpoint import Birth
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged
 from ikebana.processor.checkpoint.commits import Lease, Marker
-from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.inputs import TopicInfo
 from ikebana.processor.checkpoint.starting import OutputState
 from ikebana.processor.checkpoint.takeover import TakeoverState
-from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import client, markers, own_topics, rights, topics
 from ikebana.processor.kafka.progress_topic import last_progress
 from ikebana.processor.kafka.reader import RangeReader

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 )
 
 from ikebana.processor.base.offsets import Positions
-from ikebana.processor.checkpoint.topic import TopicInfo
+from ikebana.processor.checkpoint.inputs import TopicInfo
 from ikebana.processor.kafka import client
 from ikebana.processor.kafka.client import patiently, with_leaders
 

@@ -21,11 +21,10 @@ from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base import faults
 from ikebana.processor.base.fast_paths import FastPath
 from ikebana.processor.base.processes import collect_at_times
-from ikebana.processor.checkpoint.checkpoint import Birth
+from ikebana.processor.checkpoint.checkpoint import Birth, CheckpointFiles
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.checkpoint.evolution import edit_under_way
-from ikebana.processor.checkpoint.layout import CheckpointFiles
 from ikebana.processor.engine.opening import Opened, opened
 from ikebana.processor.engine.task import Job, encode_state
 from ikebana.processor.kafka import client, progress_topic

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ikebana.errors import FencedError
-from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.checkpoint import Logged
 from ikebana.processor.kafka.broker import Broker
 from support.instances import KEYS, SHARDS, Instances, made
 

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from ikebana import Input, Output, Plan
 from ikebana.errors import CheckpointError
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.checkpoint.checkpoint import Birth, newborn
-from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
 from ikebana.processor.kafka import client, markers
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import DatedInputs, Inputs

@@ -7,9 +7,8 @@ from pathlib import Path
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.rows import Tick, Upserts, pack
 from ikebana.processor.base.sharding import shard_of
-from ikebana.processor.checkpoint.checkpoint import Birth, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
 from ikebana.processor.checkpoint.commits import Marker
-from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.engine import task as shard_batch
 from ikebana.processor.engine.task import Job, encode_state
 from ikebana.processor.kafka.broker import Broker

@@ -13,8 +13,13 @@ import pytest
 
 from ikebana.errors import CheckpointError
 from ikebana.processor.base import processes
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, _sealed
-from ikebana.processor.checkpoint.layout import CheckpointFiles, Logged
+from ikebana.processor.checkpoint.checkpoint import (
+    Birth,
+    Checkpoint,
+    CheckpointFiles,
+    Logged,
+    _sealed,
+)
 from ikebana.processor.topics.source_offset import SourceOffset
 from support.signals import handled_by
 

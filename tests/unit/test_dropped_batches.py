@@ -8,7 +8,7 @@ import pytest
 
 from ikebana import Plan
 from ikebana.processor.base.rows import Records
-from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.checkpoint import Logged
 from ikebana.processor.checkpoint.next_step import Observed
 from ikebana.processor.engine.testing.run import born
 from ikebana.processor.kafka.reader import DeletedError

@@ -4,9 +4,8 @@ import pytest
 
 from ikebana import Plan
 from ikebana.processor.base.transition import Stage, Transition
-from ikebana.processor.checkpoint.checkpoint import Birth, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
 from ikebana.processor.checkpoint.edit_plan import EditPlan, PartPlan, Rescaled
-from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.next_step import Desired, Observed
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.explain.edit_text import edit_lines

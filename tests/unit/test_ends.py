@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 
 from ikebana.errors import LostError, QueryError
-from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.checkpoint import Logged
 from ikebana.processor.spark import failures
 from ikebana.processor.spark.connection import is_stopped
 from ikebana.processor.spark.query import Going, Running

@@ -7,6 +7,7 @@ import pytest
 from ikebana import EventTime, Input, Output, Plan, Upsert
 from ikebana.errors import SourceError
 from ikebana.processor.checkpoint.inputs import (
+    TopicInfo,
     beginnings_refusal,
     lost_end,
     read_whole,
@@ -14,7 +15,6 @@ from ikebana.processor.checkpoint.inputs import (
     writer_of,
 )
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
-from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.topics.diff_input import ClosedProgress
 from support.histories import record
 

@@ -8,10 +8,9 @@ import pytest
 from ikebana import Plan
 from ikebana.errors import CheckpointError
 from ikebana.processor.base.transition import Transition
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, Logged, newborn
 from ikebana.processor.checkpoint.edit_plan import EditPlan, last_edit, recorded
 from ikebana.processor.checkpoint.evolution import begun, evolved
-from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.next_step import Desired, Observed
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.topics.source_offset import SourceOffset

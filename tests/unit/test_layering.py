@@ -116,7 +116,6 @@ NOT_PURE = (
     "processor/base/texts.py",
     "processor/base/notices.py",
     "processor/checkpoint/checkpoint.py",
-    "processor/checkpoint/layout.py",
     "processor/checkpoint/rescale.py",
     "processor/checkpoint/state_figures.py",
 )

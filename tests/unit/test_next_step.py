@@ -3,9 +3,8 @@
 import pytest
 
 from ikebana.processor.base.transition import NO_TRANSITION, Stage, Transition
-from ikebana.processor.checkpoint.checkpoint import Birth, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
 from ikebana.processor.checkpoint.evolution import resumed
-from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.next_step import Desired, Observed, next_step
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.topics.source_offset import SourceOffset

@@ -6,7 +6,7 @@ import pytest
 
 from ikebana import errors
 from ikebana.errors import IkebanaError
-from ikebana.processor.checkpoint.layout import reached
+from ikebana.processor.checkpoint.checkpoint import reached
 from ikebana.processor.spark import failures
 
 TASK = (

@@ -19,7 +19,7 @@ from ikebana.errors import CheckpointError
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.checkpoint import state_figures
-from ikebana.processor.checkpoint.layout import CheckpointFiles
+from ikebana.processor.checkpoint.checkpoint import CheckpointFiles
 from ikebana.processor.cli import finding
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.plan import demand_unchanged

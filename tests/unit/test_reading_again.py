@@ -9,7 +9,7 @@ import pytest
 from ikebana import Plan
 from ikebana.errors import CheckpointError
 from ikebana.processor.authoring.pipeline import parse
-from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.checkpoint import Logged
 from ikebana.processor.checkpoint.next_step import Desired, Observed
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.engine.testing.run import born

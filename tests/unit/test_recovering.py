@@ -15,9 +15,9 @@ from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import SourceError
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.base.transition import Rebuilding, Stage
-from ikebana.processor.checkpoint.checkpoint import newborn
+from ikebana.processor.checkpoint.checkpoint import Logged, newborn
 from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
-from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.inputs import TopicInfo
 from ikebana.processor.checkpoint.recovering import (
     Left,
     Unclosed,
@@ -27,7 +27,6 @@ from ikebana.processor.checkpoint.recovering import (
     unclosed,
 )
 from ikebana.processor.checkpoint.starting import GoOn, OutputState, StartHistory, judge
-from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.engine.editing import output_intervals
 from ikebana.processor.kafka.progress_topic import Closing, closings
 from ikebana.processor.kafka.reader import Range

@@ -9,12 +9,11 @@ import pytest
 from ikebana import Output, Plan
 from ikebana.errors import CheckpointError
 from ikebana.processor.base.transition import Transition
-from ikebana.processor.checkpoint.checkpoint import Birth, described
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged, described
 from ikebana.processor.checkpoint.commits import Lease
-from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.inputs import TopicInfo
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.checkpoint.starting import GoOn, StartHistory, judge, lease_refusal
-from ikebana.processor.checkpoint.topic import TopicInfo
 from support.histories import (
     PLAN,
     WITH_PAIRS,

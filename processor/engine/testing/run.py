@@ -19,9 +19,8 @@ from ikebana.processor.base.offsets import Offsets, Positions
 from ikebana.processor.base.rows import KeyedUpdate, Records, Tick, pack, unpack
 from ikebana.processor.base.sharding import hop_chunks, owner_of, shard_of
 from ikebana.processor.base.transition import NOTHING_REPLAYED, ReadBack, Replayed
-from ikebana.processor.checkpoint.checkpoint import Birth, described
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged, described
 from ikebana.processor.checkpoint.evolution import begun, edit_under_way
-from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.next_step import Desired, Observed, Step, start
 from ikebana.processor.checkpoint.parts import moved
 from ikebana.processor.checkpoint.recovering import Left, Unclosed, problems_left, rebuild
