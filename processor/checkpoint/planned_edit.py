@@ -8,6 +8,7 @@ import msgspec
 
 from ikebana.processor.base.sharding import shown
 from ikebana.processor.checkpoint import parts
+from ikebana.processor.checkpoint.checkpoint import Figures, StateFigures
 from ikebana.processor.checkpoint.edit_plan import (
     EditPlan,
     FillSource,
@@ -20,7 +21,6 @@ from ikebana.processor.checkpoint.edit_plan import (
 from ikebana.processor.checkpoint.evolution import edit_to
 from ikebana.processor.checkpoint.next_step import Desired, Observed, next_step
 from ikebana.processor.checkpoint.refusal import Refusal
-from ikebana.processor.checkpoint.state_figures import Figures, StateFigures
 from ikebana.processor.kernels import arrange, hold, single_value
 from ikebana.processor.linear.scope import plain
 from ikebana.processor.planning import planner, progress, starts

@@ -11,9 +11,8 @@ import click
 if TYPE_CHECKING:
     from ikebana.processor.authoring.proposing.columns_seen import Declarations
     from ikebana.processor.authoring.settings import Settings
-    from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
+    from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, StateFigures
     from ikebana.processor.checkpoint.edit_plan import EditPlan
-    from ikebana.processor.checkpoint.state_figures import StateFigures
     from ikebana.processor.planning.plan import Plan
 
 # Counting reads all state files, so beyond this size it needs --count.
@@ -157,10 +156,10 @@ def _figures(checkpoint: "Checkpoint", birth: "Birth", *, count: bool | None) ->
     from rich.console import Console
     from rich.progress import Progress
 
-    from ikebana.processor.checkpoint import state_figures
+    from ikebana.processor.checkpoint.checkpoint import count_state, measure_state
 
     layout = checkpoint.layout(birth)
-    alone = state_figures.uncounted(layout, birth.shards)
+    alone = measure_state(layout, birth.shards)
     if count is None:
         count = alone.files_bytes <= _COUNTED_BYTES
     if not count:
@@ -168,9 +167,7 @@ def _figures(checkpoint: "Checkpoint", birth: "Birth", *, count: bool | None) ->
     console = Console(stderr=True, highlight=False)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("counting the state", total=None)
-        return state_figures.counted(
-            layout, birth.shards, lambda more: bar.update(task, advance=more)
-        )
+        return count_state(layout, birth.shards, lambda more: bar.update(task, advance=more))
 
 
 def _print(plan: "EditPlan") -> None:

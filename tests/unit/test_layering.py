@@ -117,7 +117,6 @@ NOT_PURE = (
     "processor/base/notices.py",
     "processor/checkpoint/checkpoint.py",
     "processor/checkpoint/rescale.py",
-    "processor/checkpoint/state_figures.py",
 )
 # Files, networks, clocks, chance, and what reaches them.
 IMPURE = (

@@ -18,8 +18,7 @@ import shop
 from ikebana.errors import CheckpointError
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.base.transition import Stage, Transition
-from ikebana.processor.checkpoint import state_figures
-from ikebana.processor.checkpoint.checkpoint import CheckpointFiles
+from ikebana.processor.checkpoint.checkpoint import CheckpointFiles, count_state
 from ikebana.processor.cli import finding
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.plan import demand_unchanged
@@ -281,16 +280,16 @@ def test_of_files_that_are_no_line_only_the_size_is_told(stopped: Path, tmp_path
     """A file that is gone, or damaged, is not guessed at."""
     place = copytree(stopped, tmp_path / "checkpoint")
     layout = CheckpointFiles(str(place), 0)
-    whole = state_figures.counted(layout, 2)
+    whole = count_state(layout, 2)
     assert whole.parts is not None
     assert whole.parts["order"].keys == 12
 
     (file,) = (place / "shards" / "0000").iterdir()
     file.write_bytes(file.read_bytes()[:-1])
-    assert state_figures.counted(layout, 2).parts is None
+    assert count_state(layout, 2).parts is None
 
     file.rename(file.with_name(file.name.replace("-000000000000-", "-000000000001-")))
-    assert state_figures.counted(layout, 2).parts is None
+    assert count_state(layout, 2).parts is None
 
 
 def test_a_plan_that_is_as_it_was_says_nothing_of_an_edit_that_fills(tmp_path: Path) -> None:

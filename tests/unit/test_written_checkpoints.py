@@ -13,9 +13,8 @@ from msgspec.structs import replace
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.authoring.pipeline import parse
-from ikebana.processor.checkpoint.checkpoint import Checkpoint
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, newest_line
 from ikebana.processor.checkpoint.evolution import evolved, resumed
-from ikebana.processor.checkpoint.state_figures import newest_line
 from ikebana.processor.planning.plan import Plan
 from ikebana.testing import Run
 from support.checkpoints import left
