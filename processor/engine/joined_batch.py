@@ -16,10 +16,13 @@ from ikebana.arrangements.update import LARGEST, TOO_LARGE
 from ikebana.processor.base.rows import KeyedUpdate, parts_of
 from ikebana.processor.base.sharding import shown
 from ikebana.processor.engine.budget import Budget, JoinBudget
-from ikebana.processor.engine.joined_rows import Maker, Sources, asked, carried
 from ikebana.processor.engine.joining import (
+    Maker,
     Onward,
+    Sources,
     StageOutput,
+    asked,
+    carried,
     failed,
     looking,
     lookups,

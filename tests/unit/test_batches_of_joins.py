@@ -26,7 +26,7 @@ from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Upserts
 from ikebana.processor.base.sharding import hop_chunks, shard_of
 from ikebana.processor.base.transition import Transition
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.engine import budget, dataflow, joined_rows, joining, replaying
+from ikebana.processor.engine import budget, dataflow, joining, replaying
 from ikebana.processor.engine.budget import Budget
 from ikebana.processor.engine.joined_batch import BatchJoins
 from ikebana.processor.engine.replaying import ArrangementPast, Replay
@@ -314,7 +314,7 @@ def test_stages_that_only_pick_columns_compile_no_sql(monkeypatch: pytest.Monkey
     def compiled(*_: object) -> NoReturn:
         raise AssertionError("a step that picks columns needs no statement")
 
-    monkeypatch.setattr(joined_rows, "compiled", compiled)
+    monkeypatch.setattr(joining, "compiled", compiled)
     columns = {"a": "BIGINT", "b": "VARCHAR"}
     names = [f"picked{at}" for at in range(4)]
     selected = ", ".join(f"{name}.b AS b{at}" for at, name in enumerate(names))

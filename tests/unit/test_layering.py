@@ -90,7 +90,6 @@ PURE = (
     "processor/engine/dataflow.py",
     "processor/engine/evaluate.py",
     "processor/engine/held.py",
-    "processor/engine/in_process.py",
     "processor/explain/",
     "processor/kernels/",
     "processor/planning/",

@@ -27,7 +27,7 @@ from ikebana.processor.checkpoint.recovering import Left, Unclosed, problems_lef
 from ikebana.processor.checkpoint.starting import OutputState
 from ikebana.processor.engine.dataflow import Beside, Emitted
 from ikebana.processor.engine.editing import output_intervals
-from ikebana.processor.engine.in_process import (
+from ikebana.processor.engine.evaluate import (
     Attempt,
     HasPlan,
     OutputsWritten,
