@@ -1,4 +1,4 @@
-"""One micro-batch of one shard, from packed rows to a committed transaction.
+"""Micro-batches of shards, from packed rows to a committed transaction.
 
 The kernels, the delta file and the Kafka transaction are in one process and one function, so
 nothing can be committed that was not computed to the end.  Order of events:
@@ -10,13 +10,22 @@ nothing can be committed that was not computed to the end.  Order of events:
 4. return the marker; Spark commits the state row that holds its manifest.
 
 A crash before the commit in 3 leaves nothing that counts; after it, the replay adopts the batch
-as in 2.  `open_shards` takes the same steps, and keeps resources open between batches.  Nothing
-here knows Spark.
-"""
+as in 2.  Nothing here knows Spark.
 
-# Decision (the operator is the sink): A sink in another Python process sees a normal end of input
-# when the operator's process dies, and would commit half a batch. Here the process that computes
-# also commits.
+Opening a local database, connecting a transactional producer, fencing, and looking at the last
+commit record (marker) take longer than a small batch itself.  `OpenShards`, in a process that
+serves the same shards in every batch, keeps them:
+
+* The *producer* is used until it is fenced.  Until then the marker that it committed last is the
+  last one of the shard, so fencing and reading the marker again would change nothing.  If it
+  has been fenced, it cannot commit, and the attempt has no effect.
+* The *database* is compared with the manifest of each batch, open or not.
+* The *folder* of the shard's files has been made and synced.
+
+After any error, for another job (another incarnation is one), and for a batch that is already
+committed, everything of the shard is closed, and the batch goes through `run`: fence, look,
+begin.
+"""
 
 import functools
 import time
@@ -26,7 +35,7 @@ from pathlib import Path
 
 import msgspec
 
-from ikebana.arrangements.databases import LocalDatabases
+from ikebana.arrangements.databases import LocalDatabases, OpenDatabases
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.shard import opened
@@ -37,8 +46,8 @@ from ikebana.processor.base import faults
 from ikebana.processor.base.rows import Records, Tick, pack, size_of, unpack
 from ikebana.processor.base.sharding import hop_chunks, owner_of, shown
 from ikebana.processor.base.transition import Stage, Transition
-from ikebana.processor.checkpoint.commits import FillProgress, Marker
-from ikebana.processor.checkpoint.continuing import Adopt, Compute, Holder, verdict
+from ikebana.processor.checkpoint.commits import FillProgress, Marker, replaced
+from ikebana.processor.checkpoint.continuing import Adopt, Compute, Holder, goes_on, verdict
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.engine.budget import Budget
 from ikebana.processor.engine.dataflow import Beside, Emitted, advance
@@ -49,6 +58,14 @@ from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.plan import Plan
+
+# Decision (the operator is the sink): A sink in another Python process sees a normal end of input
+# when the operator's process dies, and would commit half a batch. Here the process that computes
+# also commits.
+
+# Decision (open producers do not look again): The first batch fences and looks (R5); had another
+# committed since, this producer could not. After a failure the next attempt looks before it
+# fences, so it does not fence a newer one.
 
 
 class Stopwatch:
@@ -148,22 +165,22 @@ def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Mar
         FencedError: a newer instance of the pipeline has taken over.
         CheckpointError: the state is not the one that the marker before says.
     """
-    asked = request(job, shard, state, rows)
-    producer, decision = begun(job, asked)
+    asked = _request(job, shard, state, rows)
+    producer, decision = _begun(job, asked)
     return (
         decision.marker
         if isinstance(decision, Adopt)
-        else computed(job, producer, asked, decision)
+        else _computed(job, producer, asked, decision)
     )
 
 
-def request(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> ShardBatch:
+def _request(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> ShardBatch:
     """Unpack what a shard is asked to do; `state` is the manifest in Spark's state row."""
     tick, records, size = unpacked(rows)
     return ShardBatch(shard, tick, records, _committed(job, shard, state), size)
 
 
-def begun(job: Job, asked: ShardBatch) -> tuple[TransactionalProducer, Adopt | Compute]:
+def _begun(job: Job, asked: ShardBatch) -> tuple[TransactionalProducer, Adopt | Compute]:
     """Fence all other producers of a shard, then read its last marker and decide what to do.
 
     Raises:
@@ -177,13 +194,13 @@ def begun(job: Job, asked: ShardBatch) -> tuple[TransactionalProducer, Adopt | C
     )
     end = producer.end_of(job.plan.markers_topic, markers.partition_of(asked.shard))
     last = last_marker(job, asked.shard, end)
-    decision = verdict(holder(job, asked), asked.tick, last, asked.manifest)
+    decision = verdict(_holder(job, asked), asked.tick, last, asked.manifest)
     if isinstance(decision, Refusal):
         raise decision.error()
     return producer, decision
 
 
-def holder(job: Job, asked: ShardBatch) -> Holder:
+def _holder(job: Job, asked: ShardBatch) -> Holder:
     """The instance that runs a shard."""
     return Holder(job.plan, job.epoch, job.incarnation, asked.shard)
 
@@ -193,20 +210,20 @@ def last_marker(job: Job, shard: int, end: int | None = None) -> Marker | None:
     return markers.last_marker(_reader(_frozen(job.kafka)), job.plan.markers_topic, shard, end)
 
 
-def place_of(job: Job, shard: int, databases: LocalDatabases | None = None) -> ShardPlace:
+def _place_of(job: Job, shard: int, databases: LocalDatabases | None = None) -> ShardPlace:
     """The place of a shard; by default its local database is opened for a batch and closed."""
     return ShardPlace(
         Folder.at(job.location, "shards", f"{shard:04d}"),
-        databases or LocalDatabases(Path(job.local), name_of_copies(job)),
+        databases or LocalDatabases(Path(job.local), _name_of_copies(job)),
     )
 
 
-def name_of_copies(job: Job) -> str:
+def _name_of_copies(job: Job) -> str:
     """Name the folder of the local databases of a checkpoint's shards."""
     return f"{job.checkpoint}-{job.epoch}"
 
 
-def computed(
+def _computed(
     job: Job,
     producer: TransactionalProducer,
     asked: ShardBatch,
@@ -237,7 +254,7 @@ def compute(
     place: ShardPlace | None = None,
 ) -> Computed:
     """Run the kernels on the state that a manifest names, and write what they change."""
-    place = place or place_of(job, manifest.shard)
+    place = place or _place_of(job, manifest.shard)
     watch = Stopwatch()
     with opened(place.files, place.databases, manifest) as store:
         watch.lap("catch_up")
@@ -389,3 +406,98 @@ def _reader(settings: frozenset[tuple[str, str]]) -> RangeReader:
 
 def _frozen(settings: Mapping[str, str]) -> frozenset[tuple[str, str]]:
     return frozenset(settings.items())
+
+
+# A producer has some five threads and as many connections, a database some 30 open files.
+MOST_OPEN = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """The open resources of a shard, and the last marker that its producer committed or read."""
+
+    job: Job
+    producer: TransactionalProducer
+    marker: Marker
+    place: ShardPlace
+
+
+class OpenShards:
+    """The shards that this process serves; at most `most` of them stay open.
+
+    Not thread-safe: it serves one batch of one shard after the other.
+    """
+
+    def __init__(self, most: int = MOST_OPEN) -> None:
+        self._most = most
+        # In the order of their last use.
+        self._open: dict[int, _Open] = {}
+        self._databases: tuple[tuple[str, str], OpenDatabases] | None = None
+        self._failed: set[int] = set()
+
+    def run(self, job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Marker:
+        """Bring one shard through one batch, as `run` does.
+
+        Raises:
+            FencedError: a newer instance of the pipeline has taken over.
+            CheckpointError: the state is not the one that the last marker names.
+        """
+        asked = _request(job, shard, state, rows)
+        # Whatever fails, nothing of the shard is used again.
+        earlier = self._open.pop(shard, None)
+        try:
+            done = self._run(job, asked, earlier)
+        except BaseException:
+            self._failed.add(shard)
+            self._close_database(shard)
+            raise
+        self._failed.discard(shard)
+        self._open[shard] = done
+        while len(self._open) > self._most:
+            del self._open[next(iter(self._open))]
+        return done.marker
+
+    def close(self) -> None:
+        """Close everything."""
+        self._open.clear()
+        if self._databases is not None:
+            self._databases[1].close_all()
+
+    def _run(self, job: Job, asked: ShardBatch, earlier: _Open | None) -> _Open:
+        if earlier is not None and earlier.job == job:
+            decision = goes_on(_holder(job, asked), asked.tick, earlier.marker, asked.manifest)
+            if decision is not None:
+                marker = _computed(job, earlier.producer, asked, decision, earlier.place)
+                return _Open(job, earlier.producer, marker, earlier.place)
+        if asked.shard in self._failed:
+            _stop_if_replaced(job, asked.shard)
+        place = _place_of(job, asked.shard, self._databases_of(job))
+        producer, decided = _begun(job, asked)
+        if isinstance(decided, Adopt):
+            return _Open(job, producer, decided.marker, place)
+        return _Open(job, producer, _computed(job, producer, asked, decided, place), place)
+
+    def _databases_of(self, job: Job) -> OpenDatabases:
+        """The databases in the folder that a job names; those of another folder are closed."""
+        folder = job.local, _name_of_copies(job)
+        if self._databases is None or self._databases[0] != folder:
+            if self._databases is not None:
+                self._databases[1].close_all()
+            root, name = folder
+            self._databases = folder, OpenDatabases(Path(root), name, self._most)
+        return self._databases[1]
+
+    def _close_database(self, shard: int) -> None:
+        if self._databases is not None:
+            self._databases[1].close(shard)
+
+
+def _stop_if_replaced(job: Job, shard: int) -> None:
+    """Stop if a newer instance has taken over, before it is fenced.
+
+    An older instance learns that it was replaced when its open producer cannot commit.  If its
+    next attempt fenced the newer one to look at the marker, the newer one's batch would fail.
+    """
+    last = last_marker(job, shard)
+    if last is not None and last.incarnation > job.incarnation:
+        raise replaced(job.plan.name, job.incarnation, last.incarnation).error()

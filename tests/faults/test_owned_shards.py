@@ -13,8 +13,7 @@ import pytest
 from ikebana.errors import FencedError, LostError
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.engine import task
-from ikebana.processor.engine.open_shards import OpenShards
-from ikebana.processor.engine.task import Job
+from ikebana.processor.engine.task import Job, OpenShards
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.spark.workers import messages, owners
 from ikebana.processor.spark.workers.owner import PROCESS_NAME

@@ -4,7 +4,7 @@
 Spark gives the task of a shard to any idle Python worker, so a database that a worker keeps open
 would be in the wrong process half of the time.  If a run has a host, a worker passes the batch on
 to the process that owns the shard (`owners.py`), which keeps resources open for the next batch
-(`processor/engine/open_shards.py`).
+(`processor/engine/task.py`).
 
 A shard never has two batches at a time, since an owner serves one request after the other: if
 Spark repeats a task after its worker was killed, the request waits until the first one has ended,
@@ -21,8 +21,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ikebana.processor.engine.open_shards import OpenShards
-from ikebana.processor.engine.task import Job, encode_state
+from ikebana.processor.engine.task import Job, OpenShards, encode_state
 from ikebana.processor.spark.workers import left_rows, messages, serving
 from ikebana.processor.spark.workers.messages import Ask, Done
 
