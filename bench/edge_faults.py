@@ -30,7 +30,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:types types are compared as they are spelt": (
         "tests/property/test_types_of_views.py::test_a_type_is_one",
-        "processor/linear/trees.py",
+        "processor/linear/syntax.py",
         "            value = _in_full(value)\n",
         "            pass\n",
     ),
@@ -42,7 +42,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:types a constant that does not fit is left to the rows": (
         "tests/unit/test_misfits.py::test_types_that_can_never_fit",
-        "processor/linear/misfits.py",
+        "processor/linear/expressions.py",
         "    return nulls if None not in failures else None\n",
         "    return None\n",
     ),
@@ -530,13 +530,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:what a CASE does not come to is refused": (
         "tests/unit/test_misfits.py::test_what_some_value_fits",
-        "processor/linear/misfits.py",
+        "processor/linear/expressions.py",
         "    return nulls if None not in failures else None\n",
         "    return nulls\n",
     ),
     "edge:a cast of a constant list is left to the rows": (
         "tests/unit/test_misfits.py::test_types_that_can_never_fit",
-        "processor/linear/misfits.py",
+        "processor/linear/expressions.py",
         'if child["class"] == "LAMBDA" or not columns(child):',
         'if child["class"] in ("LAMBDA", "CONSTANT"):',
     ),
@@ -603,7 +603,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:breaker: what TRY has is refused": (
         "tests/unit/test_misfits.py::test_what_some_value_fits",
-        "processor/linear/misfits.py",
+        "processor/linear/expressions.py",
         ' or node["type"] == "OPERATOR_TRY"',
         "",
     ),
@@ -694,7 +694,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:misfits a row of nulls without a type can never be": (
         "tests/property/test_types_of_views.py::test_a_null_without_a_type",
-        "processor/linear/misfits.py",
+        "processor/linear/expressions.py",
         """ and not failure.endswith('-> "NULL")')""",
         "",
     ),

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase
 from cdc import registry
 from cdc.fetched import Unavailable
 from ikebana.processor.kafka.broker import Broker, running
-from ikebana.processor.linear.modules import FOLDER_VARIABLE
+from ikebana.processor.linear.functions import FOLDER_VARIABLE
 from ikebana.processor.spark import class_archive
 from support.waiting import patient
 

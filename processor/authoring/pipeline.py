@@ -37,7 +37,7 @@ from ikebana.processor.authoring.settings_part import (
 )
 from ikebana.processor.authoring.values import Part, shown
 from ikebana.processor.base.texts import counted, did_you_mean, hint, printable
-from ikebana.processor.linear.modules import look_in
+from ikebana.processor.linear.functions import look_in
 from ikebana.processor.linear.sql_functions import as_written
 from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Plan, Unread

@@ -16,7 +16,7 @@ from ikebana.processor.authoring.settings_part import SETTINGS_VARIABLE
 from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.processes import Stopping, on_signals
-from ikebana.processor.linear import modules
+from ikebana.processor.linear import functions
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark.alone import alone
@@ -267,7 +267,7 @@ class _Counting:
 
 def _refuse_within_imports(pipeline: str) -> None:
     """Refuse to run a pipeline from a module that is being imported for its functions."""
-    if (importing := modules.importing()) is not None:
+    if (importing := functions.importing()) is not None:
         raise ConfigError(
             f'cannot run pipeline "{pipeline}" while module "{importing}" is imported',
             hint="Workers import the module for its functions. Run the pipeline below "

@@ -7,7 +7,7 @@ from pathlib import Path
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.pipeline import read
 from ikebana.processor.building.pipeline import Pipeline
-from ikebana.processor.linear.modules import ModuleError, look_in, module_named
+from ikebana.processor.linear.functions import ModuleError, look_in, module_named
 from ikebana.processor.planning.plan import Plan
 
 

@@ -17,9 +17,8 @@ from ikebana.processor.building.parts import Parts, here, placed
 from ikebana.processor.building.rows import columns_of
 from ikebana.processor.building.topic import Topic
 from ikebana.processor.linear import sql_functions
-from ikebana.processor.linear.functions import name_of, why_not_portable
+from ikebana.processor.linear.functions import look_beside_program, name_of, why_not_portable
 from ikebana.processor.linear.json_text import quoted
-from ikebana.processor.linear.modules import look_beside_program
 from ikebana.processor.linear.settled import Texts, keys, pairs, texts
 from ikebana.processor.linear.sql_functions import SqlFunction
 from ikebana.processor.planning import starts

@@ -66,8 +66,7 @@ from ikebana.processor.engine.joining import portions
 from ikebana.processor.engine.replaying import HoldPast, Replay
 from ikebana.processor.kernels import arrange, facts, hold, locked, single_value, upsert
 from ikebana.processor.kernels.layout import PartKind
-from ikebana.processor.linear.chain import consolidated
-from ikebana.processor.linear.portions import in_portions
+from ikebana.processor.linear.chain import consolidated, in_portions
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.backfill import reads_again
 from ikebana.processor.planning.catalog import catalog_of

@@ -35,9 +35,8 @@ from ikebana.processor.engine.replaying import ArrangementPast, Replay
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import Arranged, Match, half_join
 from ikebana.processor.kernels.upsert import UpsertArrangement
-from ikebana.processor.linear.chain import chain
+from ikebana.processor.linear.chain import chain, is_null
 from ikebana.processor.linear.json_text import quoted
-from ikebana.processor.linear.keys import is_null
 from ikebana.processor.linear.scope import frozen
 from ikebana.processor.linear.steps import Arrange
 from ikebana.processor.planning import progress

@@ -51,9 +51,8 @@ from ikebana.processor.kernels.half_join import (
     half_join,
     half_join_in_columns,
 )
-from ikebana.processor.linear.chain import operator_error
+from ikebana.processor.linear.chain import any_null, is_null, key_sql, operator_error
 from ikebana.processor.linear.json_text import BLOB, JSON, quoted
-from ikebana.processor.linear.keys import any_null, is_null, key_sql
 from ikebana.processor.linear.picking import picked, picking
 from ikebana.processor.linear.query import Query, compiled, data_field_texts, field_texts
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope

@@ -18,7 +18,7 @@ from ikebana.processor.linear.functions import name_of
 from ikebana.processor.linear.query import compiled
 from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
-from ikebana.processor.linear.trees import condition_texts
+from ikebana.processor.linear.syntax import condition_texts
 from ikebana.processor.planning import planner, starts
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.input_rows import scope_of_input

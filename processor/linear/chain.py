@@ -5,21 +5,65 @@ logic, applied datum by datum with no list in between.  If a step fails on an up
 result is an error record with the update's diff, so it is retracted when the datum is.  The
 record has the operator, the key and the reason, but not the value, since that depends on the
 columns that the planner has decoded.
+
+Many updates go through a chain in portions, so that not all results are in memory at once: a step
+such as `flat_map` may make a million updates of one.  Updates that cancel within a portion vanish;
+those that cancel across portions stay, which is the same collection.
+
+A key of several parts is an object; a null in it matches nothing.
 """
 
 import functools
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
 
 from ikebana.arrangements.update import LARGEST, TOO_LARGE, pieces, sums, within
+from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.base.rows import Columns, KeyedUpdate, columns_of, data_of, pick, rows_of
 from ikebana.processor.base.sharding import shown
 from ikebana.processor.linear import functions, logic
 from ikebana.processor.linear.json_text import BLOB, JSON
-from ikebana.processor.linear.keys import any_null, is_null, key_sql
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope, StepError, frozen
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
+
+_NULL = b"null"
+
+
+def key_sql(keys: tuple[str, ...]) -> str:
+    """SQL for a key of several expressions: the value of a single one, or an object.
+
+    >>> key_sql(("a", "b + 1"))
+    "{'k0': (a), 'k1': (b + 1)}"
+    """
+    if len(keys) == 1:
+        return keys[0]
+    parts = ", ".join(f"'k{at}': ({key})" for at, key in enumerate(keys))
+    return f"{{{parts}}}" if keys else "NULL"
+
+
+def is_null(key: bytes, parts: int) -> bool:
+    """Whether a part of a key of so many parts is null, which is equal to nothing.
+
+    >>> is_null(b"null", 1), is_null(b'{"k0":1,"k1":null}', 2), is_null(b"null", 0)
+    (True, True, False)
+    """
+    if parts < 2 or _NULL not in key:
+        return parts == 1 and key == _NULL
+    return None in canonical.decode(key).values()
+
+
+def any_null(keys: Collection[bytes], parts: int) -> bool:
+    """Whether any of many keys may have a part that is null; False is certain.
+
+    >>> any_null([b"1", b"null"], 1), any_null([b'{"k0":1,"k1":2}'], 2)
+    (True, False)
+    """
+    if parts < 2:
+        return parts == 1 and _NULL in keys
+    return any(_NULL in key for key in keys)
+
 
 try:
     from ikebana.compiled._joins import summed
@@ -377,3 +421,71 @@ def _bounded(
 def operator_error(operator: str, reason: str, key: bytes | None) -> bytes:
     """The error record of a datum that an operator failed on."""
     return error_record(f"operator {shown(operator)}: {reason}", None, key, None)
+
+
+Item = TypeVar("Item")
+AT_ONCE = 50_000
+"""About this many results come from a portion, unless a single update has more."""
+# The size of the first portion, when the number of results per update is unknown.
+_FIRST = 1
+_GROWTH = 8
+
+
+class Growing:
+    """Chooses how many updates to take at a time, by the number of results so far."""
+
+    def __init__(self) -> None:
+        self.most = _FIRST
+
+    def portions(self, of: Sequence[Item], *, all_at_once: bool) -> Iterator[Sequence[Item]]:
+        """Yield portions of items; call `came` before the next one is asked for."""
+        begin = 0
+        while begin < len(of):
+            end = len(of) if all_at_once else begin + self.most
+            yield of[begin:end]
+            begin = end
+
+    def came(self, count: int, to: int) -> None:
+        """Report that `count` updates had `to` results."""
+        each = max(1.0, to / count)
+        self.most = max(1, min(self.most * _GROWTH, int(AT_ONCE / each)))
+
+
+def in_portions(
+    steps: Chain, updates: Collection[KeyedUpdate], silent: Collection[str] = frozenset()
+) -> Iterator[ChainResult]:
+    """Yield the results of a chain, in order; see `Chain.apply`."""
+    if not steps.expands:
+        rest = iter(updates)
+        while some := list(islice(rest, AT_ONCE)):
+            yield steps.apply(some, silent)
+        return
+    updated, failed, count = list[KeyedUpdate](), list[KeyedUpdate](), 0
+    for passed in _growing(steps, updates, silent):
+        updated += passed.updates
+        failed += passed.errors
+        count += 1
+        # Release it before the next one is made.
+        del passed
+        if len(updated) + len(failed) >= AT_ONCE:
+            yield _whole(updated, failed, count)
+            updated, failed, count = [], [], 0
+    if updated or failed:
+        yield _whole(updated, failed, count)
+
+
+def _growing(
+    steps: Chain, updates: Collection[KeyedUpdate], silent: Collection[str]
+) -> Iterator[ChainResult]:
+    """Take as many updates at a time as should yield about one portion."""
+    rest, growing = iter(updates), Growing()
+    while some := list(islice(rest, growing.most)):
+        passed = steps.apply(some, silent)
+        growing.came(len(some), len(passed.updates) + len(passed.errors))
+        yield passed
+        del passed
+
+
+def _whole(updates: Sequence[KeyedUpdate], errors: list[KeyedUpdate], passes: int) -> ChainResult:
+    """Unite the results of several passes."""
+    return ChainResult(consolidated(updates) if passes > 1 else list(updates), errors)

@@ -24,7 +24,7 @@ from ikebana.processor.linear.json_text import BLOB, JSON, compares_as_data, has
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope, is_ours
 from ikebana.processor.linear.steps import AnyStep, Negate, Sql
 from ikebana.processor.linear.syntax import Node, tree
-from ikebana.processor.linear.typed_columns import Column
+from ikebana.processor.linear.typed_json import Column
 
 try:
     from ikebana.compiled._picking import are_numbers, objects

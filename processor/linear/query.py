@@ -4,7 +4,7 @@ The statement runs as it is written (`database.connection` switches the optimize
 off), so casts happen for every row, and whether a row fails does not depend on the others.
 Steps that only pick columns need no statement (`picking`).
 It has three forms with the same results.  The typed form reads columns of values, which
-`typed_columns` makes from texts of the usual form; the plain form reads and casts JSON texts.  A
+`typed_json` makes from texts of the usual form; the plain form reads and casts JSON texts.  A
 batch that fails runs again in the checked form, which returns the rows that fail with the
 expressions that they fail on, and the results of all others.
 """
@@ -34,12 +34,20 @@ from ikebana.processor.linear.database import (
     without_data,
 )
 from ikebana.processor.linear.json_text import spelled
-from ikebana.processor.linear.layers import BAD, BEGIN, DIFF, END, ROW, field_column
-from ikebana.processor.linear.nest import Statement, statement
+from ikebana.processor.linear.nest import (
+    BAD,
+    BEGIN,
+    DIFF,
+    END,
+    ROW,
+    Statement,
+    field_column,
+    statement,
+)
 from ikebana.processor.linear.picking import picked, picking
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope, StepError
 from ikebana.processor.linear.steps import Negate, Sql
-from ikebana.processor.linear.typed_columns import Column, column_of
+from ikebana.processor.linear.typed_json import Column, column_of
 
 _LONGEST_WRITTEN = 300
 

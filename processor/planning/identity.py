@@ -201,8 +201,7 @@ def spelt(text: str) -> str:
     ('(orders >= 2)', '(orders >= 2)', 'CAST(orders AS DECIMAL(5, 0))')
     """
     # DuckDB takes a while to import, and memory: only where there is SQL.
-    from ikebana.processor.linear.syntax import select_of, written
-    from ikebana.processor.linear.trees import with_full_types
+    from ikebana.processor.linear.syntax import select_of, with_full_types, written
 
     try:
         return written(with_full_types(select_of(text)))

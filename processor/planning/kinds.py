@@ -35,8 +35,7 @@ from ikebana.processor.linear.json_text import JSON, quoted
 from ikebana.processor.linear.results import StepProblem, result_of
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
-from ikebana.processor.linear.syntax import tree
-from ikebana.processor.linear.trees import conjuncts
+from ikebana.processor.linear.syntax import conjuncts, tree
 from ikebana.processor.planning.aggregates import (
     AggregateError,
     arranged,

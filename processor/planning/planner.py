@@ -39,8 +39,7 @@ from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.json_text import JSON, quoted
 from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import Arrange, Negate, Sql, moves_time
-from ikebana.processor.linear.syntax import Node, text_of, tree
-from ikebana.processor.linear.trees import changed, condition_texts
+from ikebana.processor.linear.syntax import Node, changed, condition_texts, text_of, tree
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.input_rows import (

@@ -15,8 +15,7 @@ from typing import NamedTuple
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import KEY, SHORT, VALUE, ExpressionError, Scope, unknown
 from ikebana.processor.linear.steps import AnyStep, Call, Negate, Sql
-from ikebana.processor.linear.syntax import Node, tree
-from ikebana.processor.linear.trees import columns, equated
+from ikebana.processor.linear.syntax import Node, columns, equated, tree
 
 
 @dataclass(frozen=True, slots=True)

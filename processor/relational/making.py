@@ -14,8 +14,7 @@ from ikebana.processor.linear.bound_query import common_type, types_of
 from ikebana.processor.linear.json_text import BLOB, quoted
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope
 from ikebana.processor.linear.steps import Negate, Sql, Step
-from ikebana.processor.linear.syntax import Node, text_of, tree
-from ikebana.processor.linear.trees import changed, columns, equated
+from ikebana.processor.linear.syntax import Node, changed, columns, equated, text_of, tree
 from ikebana.processor.planning.aggregates import AggregateError
 from ikebana.processor.planning.catalog import Catalog
 from ikebana.processor.planning.joins.binding import kind_as_data

@@ -15,8 +15,17 @@ from ikebana.processor.base.texts import instead
 from ikebana.processor.linear.json_text import BLOB, quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.syntax import Node, shown, text_of, tree
-from ikebana.processor.linear.trees import changed, column, columns, equated, renamed
+from ikebana.processor.linear.syntax import (
+    Node,
+    changed,
+    column,
+    columns,
+    equated,
+    renamed,
+    shown,
+    text_of,
+    tree,
+)
 from ikebana.processor.planning.relations import (
     NOTHING_KNOWN,
     Keys,

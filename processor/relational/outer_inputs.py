@@ -14,8 +14,15 @@ from typing import NamedTuple
 
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.syntax import Node, text_of, tree
-from ikebana.processor.linear.trees import column, columns, conjuncts, renamed
+from ikebana.processor.linear.syntax import (
+    Node,
+    column,
+    columns,
+    conjuncts,
+    renamed,
+    text_of,
+    tree,
+)
 from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.relational.making import Making, MakingError, Table
 from ikebana.processor.relational.matching import (

@@ -15,8 +15,7 @@ from ikebana.processor.base.texts import instead
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import ExpressionError
-from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import bare, conjuncts
+from ikebana.processor.linear.syntax import Node, bare, conjuncts
 from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import ALL_READ, Input, Operator, Unread

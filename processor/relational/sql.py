@@ -24,13 +24,13 @@ from itertools import count
 from typing import Any
 
 from ikebana.processor.kernels.window_values import ALL, Frame, WindowFunction
+from ikebana.processor.linear.allowed import LOOSE, loose
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
-from ikebana.processor.linear.collations import LOOSE, loose
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.sql_functions import short_name
-from ikebana.processor.linear.syntax import Node, text_of
-from ikebana.processor.linear.trees import (
+from ikebana.processor.linear.syntax import (
+    Node,
     bare,
     changed,
     column,
@@ -38,6 +38,7 @@ from ikebana.processor.linear.trees import (
     conjuncts,
     has_subquery,
     own_nodes,
+    text_of,
 )
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational import rows

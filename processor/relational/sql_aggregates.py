@@ -13,8 +13,16 @@ from ikebana.processor.linear.json_text import WHOLE, literal, quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.sql_functions import short_name, user_aggregate
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.syntax import Node, text_of, tree
-from ikebana.processor.linear.trees import bare, changed, column, nodes, own_nodes
+from ikebana.processor.linear.syntax import (
+    Node,
+    bare,
+    changed,
+    column,
+    nodes,
+    own_nodes,
+    text_of,
+    tree,
+)
 from ikebana.processor.planning.relations import Keys, KnownKeys
 from ikebana.processor.relational.making import Making, MakingError, Table, struct
 from ikebana.processor.relational.matching import without

@@ -21,8 +21,8 @@ from typing import Any
 
 from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.scope import KEY, SHORT
-from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import (
+from ikebana.processor.linear.syntax import (
+    Node,
     column,
     columns,
     conjunction,

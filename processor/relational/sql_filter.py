@@ -15,8 +15,15 @@ from dataclasses import dataclass, replace
 from ikebana.processor.linear.bound_query import PIVOT, SqlQueryError, types_of
 from ikebana.processor.linear.json_text import INSTANTS, quoted
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.syntax import Node, text_of, tree
-from ikebana.processor.linear.trees import bare, column, conjuncts, has_subquery
+from ikebana.processor.linear.syntax import (
+    Node,
+    bare,
+    column,
+    conjuncts,
+    has_subquery,
+    text_of,
+    tree,
+)
 from ikebana.processor.relational.making import Table
 from ikebana.processor.relational.matching import Side, aliases_of, equal, without
 from ikebana.processor.relational.sql_dependent import Reads, SubqueryResult, dependent, is_one_row

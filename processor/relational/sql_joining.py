@@ -21,8 +21,7 @@ from ikebana.processor.kernels.window_values import Frame, FrameBound, WindowFun
 from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.syntax import Node, shown, text_of, tree
-from ikebana.processor.linear.trees import column
+from ikebana.processor.linear.syntax import Node, column, shown, text_of, tree
 from ikebana.processor.relational.making import Table, struct
 from ikebana.processor.relational.matching import (
     Conditions,

@@ -33,8 +33,17 @@ from ikebana.processor.linear.json_text import TIME_OF_DAY, WHOLE, quoted
 from ikebana.processor.linear.scope import KEY, ExpressionError
 from ikebana.processor.linear.sql_functions import short_name, user_aggregate
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.syntax import Node, text_of, tree
-from ikebana.processor.linear.trees import bare, changed, column, columns, has_subquery, own_nodes
+from ikebana.processor.linear.syntax import (
+    Node,
+    bare,
+    changed,
+    column,
+    columns,
+    has_subquery,
+    own_nodes,
+    text_of,
+    tree,
+)
 from ikebana.processor.planning.aggregates import parsed_aggregate
 from ikebana.processor.planning.relations import Keys, KnownKeys
 from ikebana.processor.relational.making import Making, Table, struct

@@ -26,9 +26,16 @@ from ikebana.processor.kernels.window_values import PATTERN, WindowFunction
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.json_text import literal, quoted
 from ikebana.processor.linear.scope import ExpressionError
-from ikebana.processor.linear.syntax import Node, text_of, tree
+from ikebana.processor.linear.syntax import (
+    Node,
+    changed,
+    column,
+    conjunction,
+    conjuncts,
+    text_of,
+    tree,
+)
 from ikebana.processor.linear.tokens import Part, Token, closing, items, replaced, tokens, unquoted
-from ikebana.processor.linear.trees import changed, column, conjunction, conjuncts
 from ikebana.processor.relational.making import Making, Table, Translate
 from ikebana.processor.relational.rows import Order
 from ikebana.processor.relational.sql_aggregates import direction, is_aggregate

@@ -6,8 +6,7 @@ from typing import NamedTuple
 from ikebana.processor.linear.allowed import CLOCKS
 from ikebana.processor.linear.bound_query import SqlQueryError, constant
 from ikebana.processor.linear.scope import ExpressionError
-from ikebana.processor.linear.syntax import Node, text_of
-from ikebana.processor.linear.trees import own_nodes
+from ikebana.processor.linear.syntax import Node, own_nodes, text_of
 
 NOW = "ikebana_now"
 _FORM = (

@@ -13,8 +13,15 @@ from ikebana.processor.linear.bound_query import SqlQueryError, bound
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import SHORT
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.syntax import Node, text_of
-from ikebana.processor.linear.trees import bare, changed, column, columns, own_nodes
+from ikebana.processor.linear.syntax import (
+    Node,
+    bare,
+    changed,
+    column,
+    columns,
+    own_nodes,
+    text_of,
+)
 from ikebana.processor.relational.making import Table, struct
 from ikebana.processor.relational.matching import aliases_of, without
 from ikebana.processor.relational.sql_refusals import refuse_now

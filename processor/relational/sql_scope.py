@@ -14,8 +14,17 @@ from ikebana.processor.linear.allowed import CLOCKS
 from ikebana.processor.linear.bound_query import SqlQueryError, constant
 from ikebana.processor.linear.json_text import literal
 from ikebana.processor.linear.scope import KEY, SHORT, ExpressionError, is_ours
-from ikebana.processor.linear.syntax import Node, text_of, tree
-from ikebana.processor.linear.trees import bare, changed, column, columns, has_subquery, own_nodes
+from ikebana.processor.linear.syntax import (
+    Node,
+    bare,
+    changed,
+    column,
+    columns,
+    has_subquery,
+    own_nodes,
+    text_of,
+    tree,
+)
 from ikebana.processor.relational.making import Table
 from ikebana.processor.relational.sql_refusals import OF_A_CLOCK, refuse_now, refuse_stars
 

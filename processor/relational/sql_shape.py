@@ -18,8 +18,7 @@ from typing import Any
 
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.database import asked
-from ikebana.processor.linear.syntax import Node, tree
-from ikebana.processor.linear.trees import changed, columns, has_subquery
+from ikebana.processor.linear.syntax import Node, changed, columns, has_subquery, tree
 from ikebana.processor.relational.recursion import recurring
 from ikebana.processor.relational.sql_aggregates import calls
 from ikebana.processor.relational.sql_patterns import without_calls

@@ -24,8 +24,8 @@ from typing import Any
 from ikebana.processor.linear.bound_query import SqlQueryError, is_null_of_nulls
 from ikebana.processor.linear.json_text import literal, quoted
 from ikebana.processor.linear.scope import KEY
-from ikebana.processor.linear.syntax import Node, text_of, tree
-from ikebana.processor.linear.trees import (
+from ikebana.processor.linear.syntax import (
+    Node,
     bare,
     changed,
     column,
@@ -35,6 +35,8 @@ from ikebana.processor.linear.trees import (
     has_subquery,
     own_nodes,
     renamed,
+    text_of,
+    tree,
 )
 from ikebana.processor.relational.making import Table
 from ikebana.processor.relational.matching import (

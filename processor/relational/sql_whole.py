@@ -10,8 +10,7 @@ from ikebana.processor.linear.bound_query import SqlQueryError, bound, common_ty
 from ikebana.processor.linear.json_text import field_of, quoted
 from ikebana.processor.linear.scope import KEY, SHORT
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.syntax import Node, shown, text_of, tree
-from ikebana.processor.linear.trees import column, equated, nodes
+from ikebana.processor.linear.syntax import Node, column, equated, nodes, shown, text_of, tree
 from ikebana.processor.planning.joins.binding import reached
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.making import (

@@ -13,7 +13,7 @@ from ikebana.errors import ConfigError, LostError, SparkStartError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.fast_paths import OWNERS, FastPath, compiled_code
 from ikebana.processor.base.processes import Closes
-from ikebana.processor.linear.modules import FOLDER_VARIABLE
+from ikebana.processor.linear.functions import FOLDER_VARIABLE
 from ikebana.processor.spark.connection import is_stopped
 from ikebana.processor.spark.installed import is_this_python
 from ikebana.processor.spark.options import OWNED, spark_settings

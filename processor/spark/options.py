@@ -16,7 +16,7 @@ from importlib import resources
 from ikebana.arrangements.files import is_local
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base import calls, log_lines
-from ikebana.processor.linear.modules import FOLDER_VARIABLE
+from ikebana.processor.linear.functions import FOLDER_VARIABLE
 from ikebana.processor.spark.workers import daemon
 from ikebana.processor.spark.workers.starting import PYTHON_VARIABLE
 

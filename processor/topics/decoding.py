@@ -33,7 +33,7 @@ from ikebana.processor.base.sharding import (
     by_shard,
     shard_of,
 )
-from ikebana.processor.linear.portions import Growing
+from ikebana.processor.linear.chain import Growing
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.topics.codec_of import takes_empty_for_null
 from ikebana.processor.topics.event_time import Dating

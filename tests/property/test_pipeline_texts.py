@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.pipeline import Pipeline, parse
-from ikebana.processor.linear import trees
+from ikebana.processor.linear import syntax
 from ikebana.processor.linear.expressions import parse as checked
 from ikebana.processor.linear.expressions import type_named
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
@@ -35,10 +35,10 @@ def readers(text: str) -> list[Callable[[], Any]]:
         lambda: checked(text, SCOPES["o"]),
         lambda: checked(text, SCOPES["c"], condition=True),
         lambda: [
-            qualified.flat(each, SCOPES, condition=True) for each in trees.conjuncts(tree(text))
+            qualified.flat(each, SCOPES, condition=True) for each in syntax.conjuncts(tree(text))
         ],
         lambda: called(text),
-        lambda: trees.conditions(text),
+        lambda: syntax.conditions(text),
         lambda: qualified.flat(tree(text), SCOPES),
         lambda: type_named(text),
         lambda: arranged(Reduce("r", "o", (("n", text),))),

@@ -14,7 +14,7 @@ from ikebana.processor.linear import query as query_module
 from ikebana.processor.linear.query import Query
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, StepError
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.typed_columns import TEXT, Column, column_of
+from ikebana.processor.linear.typed_json import TEXT, Column, column_of
 from support.strategies import numbers, unhurried
 
 KINDS = ["INTEGER", "BIGINT", "UBIGINT", "DOUBLE", "BOOLEAN", "VARCHAR", "JSON", "DECIMAL(12,2)"]

@@ -11,8 +11,15 @@ from ikebana.codecs import canonical
 from ikebana.processor.linear.database import asked, connection
 from ikebana.processor.linear.expressions import parse, type_named
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
-from ikebana.processor.linear.syntax import called, select_of, text_of, tree, tree_of
-from ikebana.processor.linear.trees import column, condition_texts
+from ikebana.processor.linear.syntax import (
+    called,
+    column,
+    condition_texts,
+    select_of,
+    text_of,
+    tree,
+    tree_of,
+)
 from support.strategies import unhurried
 
 CLOSED = Scope(

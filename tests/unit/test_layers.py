@@ -3,7 +3,7 @@
 import pytest
 
 from ikebana.processor.linear.json_text import JSON
-from ikebana.processor.linear.layers import Layers
+from ikebana.processor.linear.nest import Layers
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 
 # Each type has to be one that a cast to its name gives back.

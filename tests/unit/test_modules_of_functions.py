@@ -12,8 +12,7 @@ from ikebana import evaluate
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.linear.functions import FunctionError, function_named
-from ikebana.processor.linear.modules import FOLDER_VARIABLE
+from ikebana.processor.linear.functions import FOLDER_VARIABLE, FunctionError, function_named
 from ikebana.processor.spark import options as spark_options
 
 FILE = """\

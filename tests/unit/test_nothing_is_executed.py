@@ -64,7 +64,7 @@ EXCUSED = {
     "processor/spark/failures.py: import_module": (
         "a module of ours, which a failure of Spark's names as that of an error: ikebana.…"
     ),
-    "processor/linear/modules.py: import_module": (
+    "processor/linear/functions.py: import_module": (
         "the module of a pipeline's functions, which the pipeline file names, or the plan of a "
         "checkpoint: so who may write there is trusted (docs/security.md)"
     ),

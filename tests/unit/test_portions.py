@@ -12,8 +12,7 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.engine import dataflow, gathered
 from ikebana.processor.engine.gathered import GatheredUpdates
-from ikebana.processor.linear.chain import Chain, ChainResult
-from ikebana.processor.linear.portions import AT_ONCE, Growing, in_portions
+from ikebana.processor.linear.chain import AT_ONCE, Chain, ChainResult, Growing, in_portions
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Call, Sql
 from ikebana.processor.planning import progress
@@ -133,7 +132,7 @@ def test_a_batch_takes_the_memory_of_one_record_that_expands(
     monkeypatch.setattr(
         dataflow, "GatheredUpdates", lambda updates=(): GatheredUpdates(updates, most=1_000)
     )
-    monkeypatch.setattr("ikebana.processor.linear.portions.AT_ONCE", 1_000)
+    monkeypatch.setattr("ikebana.processor.linear.chain.AT_ONCE", 1_000)
     # What is compiled once is not counted.
     peak_of(1, 2_000)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ikebana.processor.linear import query as query_module
 from ikebana.processor.linear.database import answer
 from ikebana.processor.linear.expressions import type_named
-from ikebana.processor.linear.layers import ROW
+from ikebana.processor.linear.nest import ROW
 from ikebana.processor.linear.query import FailedRow, Query
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, StepError
 from ikebana.processor.linear.steps import (

@@ -23,8 +23,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 from ikebana.codecs.sql_type import Decimal, List, SqlType, Struct, Tuple, type_of
 from ikebana.processor.linear.json_text import WHOLE, compares_as_data
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, UnknownError
-from ikebana.processor.linear.syntax import Node, text_of, tree
-from ikebana.processor.linear.trees import column, conditions, equated, nodes
+from ikebana.processor.linear.syntax import Node, column, conditions, equated, nodes, text_of, tree
 from ikebana.processor.planning.joins import qualified
 from ikebana.processor.planning.joins.qualified import Flat
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, Join
