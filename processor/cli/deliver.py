@@ -16,7 +16,7 @@ from ikebana.processor.base.machine import private_files
 from ikebana.processor.base.processes import on_signals
 from ikebana.processor.base.texts import instead
 from ikebana.processor.cli.connection import BROKERS, CONFIG, read_config
-from ikebana.processor.cli.listening import address, ready_within
+from ikebana.processor.cli.http_options import address, ready_within
 
 if TYPE_CHECKING:
     from ikebana.delivering.delivery import Delivery

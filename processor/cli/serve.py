@@ -10,7 +10,7 @@ import click
 from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.machine import private_files
 from ikebana.processor.cli.connection import BROKERS, CONFIG, outputs_told
-from ikebana.processor.cli.listening import access_options, address, listening, ready_within
+from ikebana.processor.cli.http_options import access_options, address, listening, ready_within
 from ikebana.processor.cli.values import Number
 from ikebana.processor.kafka import reading_rights
 

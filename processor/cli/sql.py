@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ikebana.errors import ConfigError
 from ikebana.processor.cli.connection import read_config
-from ikebana.processor.cli.credentials import Credentials, with_credentials
+from ikebana.processor.cli.http_options import Credentials, with_credentials
 from ikebana.processor.cli.values import Time
 from ikebana.processor.kafka import following, reading_rights
 

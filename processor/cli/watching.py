@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.cli.listening import access_options, address, listening, ready_within
+from ikebana.processor.cli.http_options import access_options, address, listening, ready_within
 from ikebana.processor.cli.values import Number
 from ikebana.processor.planning.plan import LOG_CLOCKS, Plan
 

@@ -36,8 +36,10 @@ from ikebana.processor.base.rows import (
     KeyedUpdate,
     columns_of,
     in_columns_of,
+    keys_of,
     parts_of,
     pick,
+    values_of,
 )
 from ikebana.processor.base.sharding import shown
 from ikebana.processor.engine.budget import JoinBudget

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ikebana.errors import AccessError, AwayError, ConfigError, IkebanaError
 from ikebana.processor.cli import top
-from ikebana.processor.cli.credentials import trusting
+from ikebana.processor.cli.http_options import trusting
 from ikebana.processor.cli.top import Look, Server, page, top_command
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import guard
