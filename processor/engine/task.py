@@ -46,8 +46,16 @@ from ikebana.processor.base import faults
 from ikebana.processor.base.rows import Records, Tick, pack, size_of, unpack
 from ikebana.processor.base.sharding import hop_chunks, owner_of, shown
 from ikebana.processor.base.transition import Stage, Transition
-from ikebana.processor.checkpoint.commits import FillProgress, Marker, replaced
-from ikebana.processor.checkpoint.continuing import Adopt, Compute, Holder, goes_on, verdict
+from ikebana.processor.checkpoint.commits import (
+    Adopt,
+    Compute,
+    FillProgress,
+    Holder,
+    Marker,
+    goes_on,
+    replaced,
+    verdict,
+)
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.engine.budget import Budget
 from ikebana.processor.engine.dataflow import Beside, Emitted, advance

@@ -335,7 +335,7 @@ class Making:
         return self._add(Reduce(name, source.name, listed, key, total=total))
 
     def variable(self, columns: Mapping[str, str]) -> Table:
-        """A variable, the value of which a loop computes; see `extract` and `looping`."""
+        """A variable, the value of which a loop computes; see `extract` and `recursion`."""
         name = f"{self._name}.recursive.{len(self._catalog.inputs)}"
         source = variable(name, tuple(columns.items()))
         self._catalog.inputs = {**self._catalog.inputs, name: source}

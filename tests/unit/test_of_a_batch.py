@@ -16,8 +16,16 @@ from ikebana.codecs.progress import pack_times
 from ikebana.errors import CheckpointError, FencedError
 from ikebana.processor.base.rows import Tick, Upserts, pack
 from ikebana.processor.base.transition import Replayed, Stage, Transition
-from ikebana.processor.checkpoint.commits import Marker, first_marker, replayed_in
-from ikebana.processor.checkpoint.continuing import Adopt, Compute, Holder, goes_on, verdict
+from ikebana.processor.checkpoint.commits import (
+    Adopt,
+    Compute,
+    Holder,
+    Marker,
+    first_marker,
+    goes_on,
+    replayed_in,
+    verdict,
+)
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.engine import task
 from ikebana.processor.engine.task import Job
