@@ -28,10 +28,20 @@ from ikebana.processor.cli.explain import explain_command
 from ikebana.processor.explain import reading
 from ikebana.processor.explain.explanation import Cost, Explanation, explained
 from ikebana.processor.explain.graph import Arrow, Box, Graph
-from ikebana.processor.explain.layout import ROW_GAP, BoxPlace, Size, layout
 from ikebana.processor.explain.mermaid import label, mermaid
 from ikebana.processor.explain.page import html
-from ikebana.processor.explain.svg import LINES, PADDING, lines_in, svg, width, wrapped
+from ikebana.processor.explain.svg import (
+    LINES,
+    PADDING,
+    ROW_GAP,
+    BoxPlace,
+    Size,
+    layout,
+    lines_in,
+    svg,
+    width,
+    wrapped,
+)
 from ikebana.processor.explain.text import brief, text
 from ikebana.processor.explain.words import step_lines
 from ikebana.processor.linear.steps import (
