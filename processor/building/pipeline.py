@@ -12,10 +12,9 @@ from ikebana.codecs.formats import Format, KeyFormat
 from ikebana.codecs.sql_type import parsed
 from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.base.texts import instead
-from ikebana.processor.building.collection import Collection, add_join, concat
+from ikebana.processor.building.collection import Collection, Topic, add_join, concat
 from ikebana.processor.building.parts import Parts, here, placed
 from ikebana.processor.building.rows import columns_of
-from ikebana.processor.building.topic import Topic
 from ikebana.processor.linear import sql_functions
 from ikebana.processor.linear.functions import look_beside_program, name_of, why_not_portable
 from ikebana.processor.linear.json_text import quoted

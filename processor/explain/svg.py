@@ -6,10 +6,10 @@ loads no fonts and no scripts, and refers to no markers by id, so a page can hav
 The layout has layers from left to right, few crossings, and no overlaps.  This is Sugiyama's
 method, for some dozens of boxes.  The layer of a box is the length of the longest way to it.  An
 arrow over several layers gets a lane in each of them.  The order in a layer is by the mean
-position of the neighbours, with sweeps in both directions.  Then each box moves as near to the centre of
-its neighbours as the boxes above and below it allow, which is an isotonic regression.  Libraries
-were considered: networkx has no such layout, grandalf has neither lanes nor boxes of different
-heights in a row of columns, and either would be a dependency in place of these lines.
+position of the neighbours, with sweeps in both directions.  Then each box moves as near to the
+centre of its neighbours as the boxes above and below it allow, which is an isotonic regression.
+Libraries were considered: networkx has no such layout, grandalf has neither lanes nor boxes of
+different heights in a row of columns, and either would be a dependency in place of these lines.
 """
 
 import itertools

@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from ikebana.arrangements.update import Update, accumulate, consolidate, negate
     from ikebana.codecs.change import Column
     from ikebana.errors import ConfigError, IkebanaError, PlanError
-    from ikebana.processor.building.collection import Collection
+    from ikebana.processor.building.collection import Collection, Topic, event_time
     from ikebana.processor.building.loading import load
     from ikebana.processor.building.pipeline import Pipeline
     from ikebana.processor.building.rows import Sql
-    from ikebana.processor.building.topic import Topic, event_time
     from ikebana.processor.engine.evaluate import Evaluation, evaluate
     from ikebana.processor.kernels.state_machine import TOMBSTONE
     from ikebana.processor.kernels.user_calls import Refused
@@ -49,11 +48,10 @@ _HOMES = {
     "arrangements.update": ("Update", "accumulate", "consolidate", "negate"),
     "codecs.change": ("Column",),
     "errors": ("ConfigError", "IkebanaError", "PlanError"),
-    "processor.building.collection": ("Collection",),
+    "processor.building.collection": ("Collection", "Topic", "event_time"),
     "processor.building.loading": ("load",),
     "processor.building.pipeline": ("Pipeline",),
     "processor.building.rows": ("Sql",),
-    "processor.building.topic": ("Topic", "event_time"),
     "processor.engine.evaluate": ("Evaluation", "evaluate"),
     "processor.kernels.state_machine": ("TOMBSTONE",),
     "processor.kernels.user_calls": ("Refused",),
