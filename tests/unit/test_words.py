@@ -39,7 +39,6 @@ AMBIGUOUS = {
     "Side",
     "Sql",
     "Standing",
-    "Statement",
     "Table",
     "Topics",
     "Totals",
