@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import psutil
 
 from ikebana.processor.kafka.broker import running
-from ikebana.processor.spark.workers import owner
+from ikebana.processor.spark.workers import serving
 from support.pipeline_processes import Pipeline, Run, create, produce, upserts
 
 PROGRAMS = ("chmod", "readlink", "ls", "bash")
@@ -176,7 +176,7 @@ def _kind(process: psutil.Process) -> str:
         line = " ".join(process.cmdline())
         if process.name() == "java":
             return "JVM"
-        if process.name() == owner.PROCESS_NAME:
+        if process.name() == serving.OWNER_NAME:
             return "owners of shards"
         parent = process.ppid()
     except psutil.Error:
@@ -192,7 +192,7 @@ def _thread(kind: str, name: str) -> str:
             "rdkafka"
             if name.startswith(("rdk", "kafka"))
             else "Python"
-            if "py" in name or name == owner.PROCESS_NAME
+            if "py" in name or name == serving.OWNER_NAME
             else name
         )
     for prefix, group in (

@@ -20,9 +20,8 @@ from rich.table import Table
 from ikebana import Column, Input, Linear, Output, Plan, Upsert, steps
 from ikebana.codecs.formats import Format
 from ikebana.processor.planning import planner
-from ikebana.processor.topics.intake import Intake
+from ikebana.processor.topics.intake import Intake, intake_of
 from ikebana.processor.topics.messages import Message
-from ikebana.processor.topics.update_intake import intake_of
 
 _CHUNK, _ROUNDS = 5_000, 3
 _KINDS = {"id": "BIGINT", "text": "VARCHAR", "amount": "DECIMAL(12,2)", "count": "BIGINT"}

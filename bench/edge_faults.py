@@ -391,7 +391,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:kernels: two starts of Spark begin in one process": (
         "tests/unit/test_attempts.py::test_of_starts_at_the_same_time",
-        "processor/spark/alone.py",
+        "processor/spark/supervised.py",
         "if not is_free or _is_running():",
         "if _is_running():",
     ),
@@ -719,7 +719,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:hosts shards move although their hosts are there": (
         "tests/unit/test_hosts.py::test_shards_lie_evenly",
-        "processor/spark/workers/placement.py",
+        "processor/spark/workers/owners.py",
         "    for shard, name in enumerate(former):\n",
         "    for shard, name in enumerate(former[:1]):\n",
     ),
@@ -749,13 +749,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:cluster executors are asked for after one long batch": (
         "tests/unit/test_scaling.py",
-        "processor/spark/scaled.py",
+        "processor/spark/executors.py",
         "if now - self._busy_since >= MORE_AFTER_S:",
         "if now - self._busy_since >= 0:",
     ),
     "edge:cluster the oldest executors are given up": (
         "tests/unit/test_scaling.py::test_the_newest",
-        "processor/spark/scaled.py",
+        "processor/spark/executors.py",
         "    for executor in by_age[count:]:\n",
         "    for executor in by_age[: len(by_age) - count]:\n",
     ),
@@ -767,13 +767,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:hosts the secret of a run is in command lines": (
         "tests/unit/test_launching.py::test_the_secret",
-        "processor/spark/launching.py",
+        "processor/spark/jvm.py",
         " for key, value in options.items() if not key.endswith(network.VARIABLE)}",
         " for key, value in options.items()}",
     ),
     "edge:hosts shards stay on an executor that is lost": (
         "tests/unit/test_placing.py::test_shards_leave",
-        "processor/spark/placing.py",
+        "processor/spark/executors.py",
         "for each in hosts if each in now})",
         "for each in hosts})",
     ),

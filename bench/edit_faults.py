@@ -19,7 +19,7 @@ _RECLOCK = "processor/topics/reclock.py"
 _OFFSETS = "processor/base/offsets.py"
 _TRANSITION = "processor/base/transition.py"
 _AGAIN = "processor/topics/again.py"
-_LOG = "processor/topics/reading_log.py"
+_LOG = "processor/topics/input_times.py"
 _EDITS = "processor/planning/edits.py"
 _STEPS = "processor/topics/reclock.py"
 _OWN = "processor/topics/own_topics.py"
@@ -143,7 +143,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edit: read again, the frontier waits for it": (
         AGAIN,
-        "processor/topics/reach.py",
+        "processor/topics/taking.py",
         "source.is_dated and source.name not in plan.backfills",
         "source.is_dated",
     ),

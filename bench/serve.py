@@ -28,8 +28,7 @@ from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.broker import running
-from ikebana.serving.arrangement import Closed, ServedArrangement
-from ikebana.serving.retention import parsed
+from ikebana.serving.arrangement import Closed, ServedArrangement, parsed_retention
 
 BEGIN = 1_700_000_000_000
 TOPIC = "bench"
@@ -92,7 +91,7 @@ def batches(keys: int, number: int, changed: int) -> Iterator[Closed]:
 
 def written(folder: Path, keys: int) -> None:
     """Write an arrangement, and say how quickly."""
-    made = ServedArrangement(SharedDatabase(folder / TOPIC), TOPIC, "diff", parsed("1h"))
+    made = ServedArrangement(SharedDatabase(folder / TOPIC), TOPIC, "diff", parsed_retention("1h"))
     ready = list(batches(keys, 20, min(10_000, keys)))
     first = ready[:-20]
 
@@ -104,7 +103,7 @@ def written(folder: Path, keys: int) -> None:
     load.say(f"load {keys:,} keys, without history", keys)
     made.close()
     shutil.rmtree(folder / TOPIC)
-    made = ServedArrangement(SharedDatabase(folder / TOPIC), TOPIC, "diff", parsed("1h"))
+    made = ServedArrangement(SharedDatabase(folder / TOPIC), TOPIC, "diff", parsed_retention("1h"))
     apply(first)
     then = ready[-20:]
     changes = sum(len(each.updates) for each in then)
@@ -112,7 +111,7 @@ def written(folder: Path, keys: int) -> None:
     follow.say(f"apply batches of {len(then[0].updates):,} updates, with history", changes)
     made.close()
     begun = time.perf_counter()
-    made = ServedArrangement(SharedDatabase(folder / TOPIC), TOPIC, "diff", parsed("1h"))
+    made = ServedArrangement(SharedDatabase(folder / TOPIC), TOPIC, "diff", parsed_retention("1h"))
     made.view().get(key(1), made.view().newest())
     print(f"{'open again and read':<48} {time.perf_counter() - begun:>12.2f} s")
     view = made.view()

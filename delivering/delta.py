@@ -19,13 +19,13 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_d
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from ikebana.delivering.lake import (
+    Changes,
     ConflictError,
     LakeSink,
     Mark,
     refuse_rows,
     widened,
 )
-from ikebana.delivering.lake_changes import Changes
 from ikebana.delivering.sink import VALID_TO, Table
 from ikebana.processor.authoring.deliver_part import DeltaPart
 

@@ -52,6 +52,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ikebana.delivering.lake import (
     FILE_BYTES,
+    Changes,
     ConflictError,
     LakeSink,
     Mark,
@@ -59,7 +60,6 @@ from ikebana.delivering.lake import (
     refuse_rows,
     widened,
 )
-from ikebana.delivering.lake_changes import Changes
 from ikebana.delivering.sink import VALID_TO, Table
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.deliver_part import IcebergPart

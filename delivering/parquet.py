@@ -23,8 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ikebana.delivering.lake import ConflictError, LakeSink, Mark, filled
-from ikebana.delivering.lake_changes import Changes
+from ikebana.delivering.lake import Changes, ConflictError, LakeSink, Mark, filled
 from ikebana.delivering.sink import TIME, Table
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.deliver_part import ParquetPart

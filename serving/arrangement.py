@@ -10,10 +10,7 @@ that it will reach, and history that would be deleted by then is not written; un
 be read.
 """
 
-# Decision (scans are of no snapshot): rocksdict has no iterators of snapshots (0.3.29). A scan
-# sees the state that is there, under the writers' lock, and undoes the updates after its view by
-# the history. Locking for a whole scan would hold up batches.
-
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -27,12 +24,70 @@ from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import SharedDatabase
 from ikebana.arrangements.update import pieces
 from ikebana.codecs.progress import Times
+from ikebana.errors import ConfigError
 from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.texts import EPOCH_MS
 from ikebana.serving import layout
 from ikebana.serving.layout import Meta, State, StoredTotals, TimePart, Totals, Update
-from ikebana.serving.retention import Retention
 from ikebana.serving.shape import Seen, Shape
 from ikebana.serving.view import ArrangementView, read_meta
+
+_MS = {"ms": 1, "s": 1_000, "min": 60_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Retention(NamedTuple):
+    """How much history to keep: milliseconds if it was written with a unit, else times.
+
+    `otherwise` is the number of times to keep of collections without milliseconds as times.
+    """
+
+    length: int
+    is_duration: bool
+    otherwise: int | None = None
+
+    def since(self, upper: int, collection: str) -> int:
+        """Return the earliest time to keep if all times before `upper` are closed.
+
+        Raises:
+            ConfigError: it is a duration, and the times of the collection are not milliseconds.
+        """
+        # The frontier is 0 if the topic has no closed time yet.
+        if self.is_duration and upper and upper not in EPOCH_MS:
+            if self.otherwise is not None:
+                return upper - 1 - self.otherwise
+            raise ConfigError(
+                f'cannot keep a duration of "{collection}": its times are not milliseconds, '
+                f"its frontier is {upper}",
+                hint="Give --retain a number of times, such as --retain 100000.",
+            )
+        return upper - 1 - self.length
+
+
+# An hour; for offset times about an hour of some hundred records a second.
+USUAL = Retention(3_600_000, is_duration=True, otherwise=1_000_000)
+
+EVERYTHING = Retention(2**62, is_duration=False)
+
+
+def parsed_retention(text: str) -> Retention:
+    """Read a duration such as `90s`, `30m`, `1h` or `7d`, or a number of times.
+
+    >>> parsed_retention("1h").length, parsed_retention("7").is_duration
+    (3600000, False)
+
+    Raises:
+        ValueError: the text is neither.
+    """
+    match = re.fullmatch(r"(\d+)\s*(ms|s|min|m|h|d)?", text.strip())
+    if match is None:
+        raise ValueError(text)
+    unit = match[2]
+    return Retention(int(match[1]) * (_MS[unit] if unit else 1), unit is not None)
+
+
+# Decision (scans are of no snapshot): rocksdict has no iterators of snapshots (0.3.29). A scan
+# sees the state that is there, under the writers' lock, and undoes the updates after its view by
+# the history. Locking for a whole scan would hold up batches.
 
 # An undo is the whole state up to this number of values, else the diffs.
 _MOST_WHOLE = 4

@@ -25,7 +25,7 @@ import msgspec
 
 from ikebana.errors import ConfigError
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.watching.access import Grant
+from ikebana.processor.watching.guard import Grant
 from ikebana.serving import layout
 from ikebana.serving.layout import Meta, State, StoredTotals, Totals
 from ikebana.serving.reads import unknown

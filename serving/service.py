@@ -25,9 +25,8 @@ from ikebana.processor.kafka import following
 from ikebana.processor.kafka.diff_topic import PassedError
 from ikebana.processor.kafka.following import ClosedTimes, Following, Resume
 from ikebana.serving import layout
-from ikebana.serving.arrangement import Closed, ServedArrangement
+from ikebana.serving.arrangement import Closed, Retention, ServedArrangement
 from ikebana.serving.reads import unknown
-from ikebana.serving.retention import Retention
 from ikebana.serving.view import ArrangementView
 
 _ASK_EVERY_S = 0.05

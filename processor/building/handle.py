@@ -28,7 +28,7 @@ from ikebana.processor.watching.watchers import Watcher, Watchers
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan
     from ikebana.processor.spark.query import Running
-    from ikebana.processor.watching.batch_report import BatchReport
+    from ikebana.processor.watching.reports import BatchReport
 
 
 Status = Literal["starting", "running", "restarting", "stopping", "ended", "failed"]

@@ -9,7 +9,7 @@ from ikebana.processor.base.sharding import shown
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.topics.diff_input import ClosedProgress
+from ikebana.processor.topics.taking import ClosedProgress
 
 
 class TopicInfo(NamedTuple):

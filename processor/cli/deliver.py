@@ -141,7 +141,7 @@ def _answering(
     if http is None:
         yield
         return
-    from ikebana.delivering.probes import Probes
+    from ikebana.delivering.delivery import Probes
     from ikebana.processor.base.listening import Address, Listening
     from ikebana.processor.watching.front import Front, beside, probes_alone
 

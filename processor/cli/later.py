@@ -23,7 +23,7 @@ from ikebana.processor.topics.codec_of import needs_registry
 
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan
-    from ikebana.processor.watching.batch_report import BatchReport
+    from ikebana.processor.watching.reports import BatchReport
 
 _NONE: Mapping[str, Declarations] = {}
 Say = Callable[[str], None]
@@ -98,7 +98,7 @@ def newest(
     Raises: IkebanaError, if messages cannot be read.
     """
     # Kafka's client and the registry's take a while to import.
-    from ikebana.processor.kafka import sampling
+    from ikebana.processor.kafka import records
     from ikebana.processor.kafka.registry import Registry
 
     declarations = {}
@@ -106,7 +106,7 @@ def newest(
         if source.traits.codec is None:
             continue
         kafka = settings.reading_kafka
-        messages = [m for topic in source.topics for m in sampling.newest(kafka, topic)]
+        messages = [m for topic in source.topics for m in records.newest(kafka, topic)]
         schemas = Registry(dict(settings.registry)) if needs_registry(source) else None
         columns = later_columns(source, messages, schemas, takes_all=takes_all)
         if columns:

@@ -124,8 +124,8 @@ def _proposed(
     from ikebana.processor.authoring.proposing.trial import tried
     from ikebana.processor.cli.connection import read_config
     from ikebana.processor.kafka import client
+    from ikebana.processor.kafka.records import sampled
     from ikebana.processor.kafka.registry import Registry
-    from ikebana.processor.kafka.sampling import sampled
 
     settings = {**(read_config(config) if config else {}), "bootstrap.servers": brokers}
     client.reach(settings)

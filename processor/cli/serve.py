@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ikebana.processor.planning.plan import Plan
     from ikebana.processor.watching.plan_view import PlanView
-    from ikebana.serving.retention import Retention
+    from ikebana.serving.arrangement import Retention
 
 _FORMATS = ("diff", "cdcv2-json", "cdcv2-avro", "debezium-json", "upsert")
 
@@ -33,10 +33,10 @@ class _Retain(click.ParamType[object]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> object:
         """Parse the argument, or refuse it with the forms that it may have."""
-        from ikebana.serving.retention import parsed
+        from ikebana.serving.arrangement import parsed_retention
 
         try:
-            return parsed(str(value))
+            return parsed_retention(str(value))
         except ValueError:
             self.fail(
                 f'"{value}" is neither a duration, such as 30m, 1h or 7d, nor a number of times',
@@ -151,14 +151,16 @@ class _Options(NamedTuple):
 
 def _serve(what: tuple[str, ...], options: _Options) -> None:
     from ikebana.processor.kafka import following
-    from ikebana.processor.watching import access, plan_view
+    from ikebana.processor.watching import guard, plan_view
     from ikebana.processor.watching.guard import AccessLimits
+    from ikebana.serving.arrangement import USUAL
     from ikebana.serving.http.server import serve
-    from ikebana.serving.retention import USUAL
     from ikebana.serving.service import Service, ServiceOptions
     from ikebana.serving.sql import query
 
-    permitted = access.Access() if options.token_file is None else access.read(options.token_file)
+    permitted = (
+        guard.Access() if options.token_file is None else guard.read_access(options.token_file)
+    )
     where = listening(
         options.http,
         options.probes,

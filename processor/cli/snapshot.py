@@ -20,8 +20,8 @@ from ikebana.processor.base.verify import batch_offence
 from ikebana.processor.cli.connection import connected
 from ikebana.processor.cli.sql import print_table
 from ikebana.processor.cli.values import Time
-from ikebana.processor.kafka.cdcv2_topic import published
 from ikebana.processor.kafka.diff_topic import DiffTopic
+from ikebana.processor.kafka.following import published
 
 Counts = dict[tuple[bytes | None, bytes], int]
 Written = Callable[[bytes], object]
@@ -172,7 +172,7 @@ def _write_table(counts: Counts, output: str, types: Mapping[str, str]) -> None:
     from pyarrow import csv, parquet
 
     from ikebana.serving.plain import flat
-    from ikebana.serving.sql.export import table_of
+    from ikebana.serving.sql.tables import table_of
 
     table = table_of(((*data, counts[data]) for data in _in_order(counts)), types)
     if output == "table":

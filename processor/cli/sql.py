@@ -256,8 +256,8 @@ def _copied(
 ) -> Iterator["Reads"]:
     """Read topics up to their present frontiers, into a temporary folder."""
     from ikebana.processor.base.log_lines import note
+    from ikebana.serving.arrangement import EVERYTHING
     from ikebana.serving.reads import LocalReads
-    from ikebana.serving.retention import EVERYTHING
     from ikebana.serving.service import Service, ServiceOptions
 
     with tempfile.TemporaryDirectory(prefix="ikebana-sql-") as folder:

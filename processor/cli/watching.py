@@ -126,7 +126,7 @@ def watched(
     """
     # Imported here, since most runs do not serve them.
     from ikebana.processor.checkpoint.edit_plan import last_edit
-    from ikebana.processor.watching import access, guard
+    from ikebana.processor.watching import guard
     from ikebana.processor.watching.answering import serving
     from ikebana.processor.watching.health import Health, HealthLimits
     from ikebana.processor.watching.monitor import Monitor
@@ -139,9 +139,9 @@ def watched(
     )
     health = Health(limits, time.monotonic)
     with ExitStack() as opened:
-        looking, tokens = None, access.Access()
+        looking, tokens = None, guard.Access()
         if options.token_file is not None:
-            tokens = access.read(options.token_file)
+            tokens = guard.read_access(options.token_file)
             looking = opened.enter_context(_looking(plan, settings))
         monitor = Monitor(plan, health, lambda: last_edit(settings.checkpoint), sinks)
         any_host = options.anyone or options.tls_client_ca is not None
@@ -161,16 +161,15 @@ def watched(
 def _looking(plan: Plan, settings: Settings) -> Iterator["RecordLookup"]:
     """Read the records of inputs within a `with` block."""
     from ikebana.processor.authoring.proposing.columns_seen import ColumnsSeen, columns_seen
-    from ikebana.processor.kafka import sampling
     from ikebana.processor.kafka.first_messages import looked_at
-    from ikebana.processor.kafka.records import Records
+    from ikebana.processor.kafka.records import Records, newest
     from ikebana.processor.watching.answering import RecordLookup
 
     def columns(name: str) -> ColumnsSeen | None:
         source = next((each for each in plan.inputs if each.name == name), None)
         if source is None:
             return None
-        _, seen = looked_at(source, kafka, settings.registry, sampling.newest)
+        _, seen = looked_at(source, kafka, settings.registry, newest)
         return columns_seen(source, seen)
 
     kafka = settings.reading_kafka

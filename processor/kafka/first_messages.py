@@ -15,7 +15,7 @@ from ikebana.errors import IkebanaError
 from ikebana.processor.authoring.proposing.look import Look, look
 from ikebana.processor.authoring.proposing.notices import new_columns, notices
 from ikebana.processor.base.notices import Notice
-from ikebana.processor.kafka import sampling
+from ikebana.processor.kafka import records
 from ikebana.processor.kafka.progress_topic import last_progress
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.planning.plan import Input, Plan
@@ -97,7 +97,7 @@ class FirstMessages:
     def _look_for_new(self, source: Input) -> None:
         """Look for new columns in the newest messages of an input; their notice stays."""
         try:
-            _, seen = looked_at(source, self._kafka, self._registry, sampling.newest)
+            _, seen = looked_at(source, self._kafka, self._registry, records.newest)
         except (IkebanaError, KafkaException):
             return  # as above
         if (notice := new_columns(source, self._had[source.name], seen)) is not None:
@@ -132,7 +132,7 @@ def looked_at(
     source: Input,
     kafka: Mapping[str, str],
     registry: Mapping[str, str],
-    read: Callable[[Mapping[str, str], str], list[Message]] = sampling.some,
+    read: Callable[[Mapping[str, str], str], list[Message]] = records.some,
 ) -> tuple[list[Message], Look]:
     """Read messages of an input's topics, and look at them.
 

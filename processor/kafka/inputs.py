@@ -1,24 +1,29 @@
-"""Look up the end offsets and the identity of the input topics, for the source.
+"""The topics of inputs: their end offsets and identity, and waiting for records and for topics.
 
 A topic that was deleted and created again has another id, and its offsets name other records.
 That is an error that names the topic; no record is skipped silently.
-"""
 
-# Decision (records that come together are one batch): A producer's records and a transaction's
-# partitions show one after the other. So a batch after a pause waits until two looks at the ends,
-# 5 ms apart, agree (30 ms at most).
+The brokers hold a fetch at the end of a partition until a record comes.  So waiting with a fetch
+reports a record at once, and costs almost nothing until then.
+
+Topics that do not exist yet are waited for, unless a checkpoint has begun to read them: then
+records are lost.
+"""
 
 import functools
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.errors import SourceError
+from ikebana.processor.base import texts
+from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.offsets import Offsets, Positions, offset_in
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.inputs import (
@@ -32,24 +37,26 @@ from ikebana.processor.checkpoint.inputs import (
     writer_of,
 )
 from ikebana.processor.checkpoint.refusal import Refusal
-from ikebana.processor.kafka import client, loopback, markers, missing_topics, topics
+from ikebana.processor.kafka import client, loopback, markers, topics
 from ikebana.processor.kafka.client import patiently
-from ikebana.processor.kafka.progress_record import progress_record
-from ikebana.processor.kafka.reader import Range, RangeReader
+from ikebana.processor.kafka.reader import Range, RangeReader, progress_record
 from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics import again, input_times
-from ikebana.processor.topics.diff_input import ClosedProgress
-from ikebana.processor.topics.event_time import Where
+from ikebana.processor.topics.event_time import Silence, Where
 from ikebana.processor.topics.history import files_of
 from ikebana.processor.topics.input_times import InputTimes, Learned
-from ikebana.processor.topics.silence import Silence
-from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.topics.starting import started
+from ikebana.processor.topics.source_offset import SourceOffset, started
+from ikebana.processor.topics.taking import ClosedProgress
 
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.next_step import Observed
+
+
+# Decision (records that come together are one batch): A producer's records and a transaction's
+# partitions show one after the other. So a batch after a pause waits until two looks at the ends,
+# 5 ms apart, agree (30 ms at most).
 
 # While no records come in, new partitions are looked for this often.
 _DESCRIBE_EVERY_S = 5.0
@@ -58,6 +65,22 @@ _GATHER_EVERY_S = 0.005
 # How long to ask again for the end of a partition if it is before the offset already read.
 _REPLACED_S = 20.0
 _PAUSE_S = 0.5
+
+# Decision (an idle source waits in a fetch): Brokers hold a fetch at the end of what was read, so
+# a record is heard of as it comes. Looks at the topics are for what a fetch does not show:
+# partitions, the end of an aborted transaction, silence.
+
+# How long brokers hold a fetch, in milliseconds, and the size of the answer: a hint suffices.
+_HELD = {"fetch.wait.max.ms": "500", "max.partition.fetch.bytes": "1024"}
+# A fetch does not wait for a record that is there already; then this is the pause.
+_UNREAD_PAUSE_S = 0.02
+
+# Topics are looked for this often; the missing ones are reported at pauses that double.
+_LOOK_EVERY_S = 1.0
+_SAY_AFTER_S = 10.0
+_SAY_EVERY_S = 300.0
+# How often the wait checks whether the run is to stop.
+_SLICE_S = 0.1
 
 
 class InputOffsets(NamedTuple):
@@ -278,8 +301,8 @@ class Inputs:
     def _describe(self, ids: Mapping[str, str]) -> bool:
         """Ask for the topics and their partitions; return whether they have changed."""
         described = topics.describe(self._admin, self._topics)
-        near = functools.partial(missing_topics.near, self._admin)
-        if (refusal := topics_refusal(self._topics, described, ids, near)) is not None:
+        similar = functools.partial(near, self._admin)
+        if (refusal := topics_refusal(self._topics, described, ids, similar)) is not None:
             raise refusal.error()
         changed = described != self._descriptions
         self._descriptions = described
@@ -455,3 +478,147 @@ def check_beginnings(plan: Plan, admin: AdminClient, compacted: Collection[str])
     )
     if (refusal := beginnings_refusal(plan, described, begins, compacted)) is not None:
         raise refusal.error()
+
+
+class Arrival(Enum):
+    """The result of a wait."""
+
+    NONE = "no record has come"
+    NEW = "a record has come"
+    UNREAD = "a record has come before, which nobody has read yet"
+
+
+class Arrivals:
+    """Waits for the first committed record at or beyond positions; used by one thread."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._consumer: Consumer = client.consumer({**settings, **_HELD})
+        self._waited_at: Offsets | None = None
+        self._has_come = False
+
+    def wait(self, positions: Offsets, at_most_s: float) -> Arrival:
+        """Wait until a record has come, at most for a time.
+
+        Other changes, such as the end of an aborted transaction, do not end the wait; the next
+        look at the topics notices them.
+        """
+        if positions != self._waited_at:
+            self._consumer.assign(
+                [
+                    TopicPartition(topic, partition, offset)
+                    for topic, by in positions.items()
+                    for partition, offset in by.items()
+                ]
+            )
+            self._waited_at, self._has_come = positions, False
+        if self._has_come:
+            time.sleep(min(at_most_s, _UNREAD_PAUSE_S))
+            return Arrival.UNREAD
+        deadline = time.monotonic() + at_most_s
+        while (left := deadline - time.monotonic()) > 0:
+            event = self._consumer.poll(left)
+            if event is None:
+                return Arrival.NONE
+            error = event.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                continue
+            # The caller then reads the end offsets, which raises the error if it lasts.
+            self._has_come = True
+            self._consumer.unassign()
+            return Arrival.NEW
+        return Arrival.NONE
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._consumer.close()
+
+
+class MissingTopic(NamedTuple):
+    """A topic of an input that does not exist, and an existing topic with a similar name."""
+
+    input: str
+    topic: str
+    near: str | None
+
+    def words(self) -> str:
+        """Name it, and the topic that may be meant.
+
+        >>> MissingTopic("people", "custmers", "customers").words()
+        'topic "custmers" of input people; did you mean "customers"?'
+        """
+        meant = f'; did you mean "{self.near}"?' if self.near else ""
+        return f'topic "{self.topic}" of input {self.input}{meant}'
+
+
+def near(admin: AdminClient, topic: str) -> str | None:
+    """The existing topic with a name similar to this one; None if the brokers list none."""
+
+    def ask() -> Collection[str]:
+        listed: Mapping[str, object] = admin.list_topics(timeout=topics.REQUEST_S).topics
+        return listed.keys()
+
+    return texts.did_you_mean(topic, patiently(ask, "the brokers"))
+
+
+def missing(plan: Plan, admin: AdminClient) -> dict[str, str]:
+    """The missing topics, each with its input; empty if the brokers refuse to describe them."""
+    beside = read_whole(plan)
+    readers: dict[str, str] = {}
+    for source in plan.inputs:
+        for topic in (*source.topics, *filter(None, [source.transaction_topic])):
+            for name in (topic, *beside.get(topic, ())):
+                readers.setdefault(name, source.name)
+    try:
+        there = topics.describe(admin, readers)
+    except KafkaException:
+        return {}  # what comes next asks the same, and says what is wrong
+    return {name: reader for name, reader in readers.items() if name not in there}
+
+
+def waited_for(
+    plan: Plan,
+    settings: Mapping[str, str],
+    read_before: Callable[[], Collection[str]],
+    tell: Callable[[Sequence[Notice]], None],
+    say: Callable[[str], None],
+    stopped: Callable[[], bool],
+) -> bool:
+    """Wait for all missing topics; False if `stopped`.
+
+    The wait ends if one of them is among the topics that the checkpoint has read before
+    (`read_before`).  `tell` gets a notice for each missing topic, and `say` the same in words,
+    now and then.
+
+    Raises:
+        AwayError: the brokers do not answer.
+    """
+    client.reach(settings)
+    admin = client.admin(settings)
+    pause_s, due = _SAY_AFTER_S, 0.0
+    said: dict[str, str] = {}
+    while absent := missing(plan, admin):
+        now = time.monotonic()
+        if absent != said and not absent.keys().isdisjoint(read_before()):
+            break
+        if absent != said or now >= due:
+            # Which topics there are is asked no more often than something is said.
+            lacking = [
+                MissingTopic(reader, name, near(admin, name)) for name, reader in absent.items()
+            ]
+            tell([_notice(each) for each in lacking])
+            say(f"waiting for {' and '.join(each.words() for each in lacking)}")
+            said, due = absent, now + pause_s
+            pause_s = min(2 * pause_s, _SAY_EVERY_S)
+        until = now + _LOOK_EVERY_S
+        while time.monotonic() < until:
+            if stopped():
+                return False
+            time.sleep(_SLICE_S)
+    tell([])
+    return True
+
+
+def _notice(lacking: MissingTopic) -> Notice:
+    remedy = "" if lacking.near else "; it is read as soon as it is there"
+    words = f"waiting for {lacking.words()}{remedy}"
+    return Notice("topic", lacking.input, lacking.topic, words)

@@ -32,14 +32,7 @@ from ikebana.processor.checkpoint.next_step import Desired, Observed, next_step,
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.checkpoint.takeover import history
-from ikebana.processor.kafka import (
-    client,
-    markers,
-    missing_topics,
-    own_reading,
-    topics,
-    written_schemas,
-)
+from ikebana.processor.kafka import client, inputs, markers, own_reading, topics, written_schemas
 from ikebana.processor.kafka.client import transactional_producer
 from ikebana.processor.kafka.inputs import refuse_lost
 from ikebana.processor.kafka.reading_rights import TopicRights
@@ -259,7 +252,7 @@ def _of_inputs(settings: Settings, observed: Observed | None, ours: Rights) -> I
             yield lacking
         elif not isinstance(state, TopicRights):
             gone = read is not None and name in read.positions
-            yield _missing(what, missing_topics.near(admin, name), gone=gone)
+            yield _missing(what, inputs.near(admin, name), gone=gone)
         elif read is not None and read.topic_ids.get(name, state.topic.id) != state.topic.id:
             yield Check(
                 what,

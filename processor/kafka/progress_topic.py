@@ -18,8 +18,7 @@ from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.client import enqueue, patiently
 from ikebana.processor.kafka.markers import last_message
-from ikebana.processor.kafka.progress_record import progress_record
-from ikebana.processor.kafka.reader import RangeReader
+from ikebana.processor.kafka.reader import RangeReader, progress_record
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning import outputs
 from ikebana.processor.planning.catalog import output_types

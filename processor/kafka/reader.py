@@ -1,6 +1,5 @@
 """Read exactly the committed records in ranges of offsets.
 
-
 Aborted records and Kafka's transaction markers take offsets, but no reader gets them.  So the
 number of records does not show that a range is read completely.  It is, when a record comes from
 at or beyond its end, or when the partition ends there.  If the partition ends before the range
@@ -23,7 +22,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from ikebana.errors import AwayError, SourceError
+from ikebana.codecs import progress
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.progress import ProgressRecord
+from ikebana.errors import AwayError, IkebanaError, SourceError
 from ikebana.processor.kafka import client
 from ikebana.processor.kafka.client import PATIENCE_S
 
@@ -201,6 +203,17 @@ def timestamp_of(message: Message) -> int | None:
     """Return the timestamp of a record, in milliseconds; None if it has none."""
     kind, timestamp = message.timestamp()
     return None if kind == TIMESTAMP_NOT_AVAILABLE else int(timestamp)
+
+
+def progress_record(message: Message, refusal: type[IkebanaError]) -> ProgressRecord:
+    """Decode a record of a progress topic; raise a `refusal` for any other message."""
+    try:
+        return progress.decode(message.value())
+    except DecodeError as error:
+        raise refusal(
+            f"cannot use {message.topic()}[0]@{message.offset()}: {error.reason}",
+            hint="Another version of ikebana, or another program, has written to the topic.",
+        ) from None
 
 
 def expired(missing: Range) -> DeletedError:

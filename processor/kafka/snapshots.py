@@ -21,8 +21,8 @@ from ikebana.processor.base.verify import CollectionDigest
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.checkpoint.snapshots import Available, chosen, usable
 from ikebana.processor.kafka import topics
-from ikebana.processor.kafka.read_topics import ReadTopics
 from ikebana.processor.kafka.reader import Range, RangeReader
+from ikebana.processor.kafka.topics import ReadTopics
 
 # The partition of the snapshot topic with the records of snapshots.
 RECORDS = 0

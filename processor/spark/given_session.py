@@ -17,7 +17,7 @@ from ikebana.processor.linear.functions import FOLDER_VARIABLE
 from ikebana.processor.spark.connection import is_stopped
 from ikebana.processor.spark.installed import is_this_python
 from ikebana.processor.spark.options import OWNED, spark_settings
-from ikebana.processor.spark.run_folder import RunFolder
+from ikebana.processor.spark.session import RunFolder
 from ikebana.processor.spark.workers import daemon
 
 _MODULE = "spark.python.daemon.module"

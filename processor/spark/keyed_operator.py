@@ -1,15 +1,12 @@
 """The only keyed operator of the query: a group is a task, with one shard or several.
 
-Each group has a state partition of its own, and one state row with the manifests of its shards.
+Each group has a state partition of its own, and one state row: the manifest of its only shard, or
+a list of the manifests of its shards, in their order.
 
 Each task costs Spark and its Python processes some 25 ms of CPU time in every micro-batch.  So
 on one machine all shards are in one group: its task passes rows on, and the owners of shards
 compute side by side.
 """
-
-# Decision (nothing is shuffled): Partitions of the source are coalesced into one, which satisfies
-# what the keyed operator asks of its input: one stage with one task. If tasks have to read, they
-# read one after the other.
 
 import functools
 import pickle
@@ -23,11 +20,14 @@ import pandas as pd
 from ikebana.processor.base import calls
 from ikebana.processor.engine import task as shard_batch
 from ikebana.processor.engine.task import Job
-from ikebana.processor.spark import task_state, worker
-from ikebana.processor.spark.workers import daemon, left_rows, owners, placement
+from ikebana.processor.spark import worker
+from ikebana.processor.spark.workers import daemon, left_rows, owners
 from ikebana.processor.spark.workers.messages import Done, pickled
-from ikebana.processor.spark.workers.owners import Owners
-from ikebana.processor.spark.workers.placement import PLACEMENT
+from ikebana.processor.spark.workers.owners import PLACEMENT, Owners
+
+# Decision (nothing is shuffled): Partitions of the source are coalesced into one, which satisfies
+# what the keyed operator asks of its input: one stage with one task. If tasks have to read, they
+# read one after the other.
 
 OUTPUT_SCHEMA = "result binary"
 STATE_SCHEMA = "manifest binary"
@@ -108,15 +108,15 @@ def run_group(
     shards = groups.shards_of(int(key[0]))
     calls.arm()
     before = bytes(state.get[0]) if state.exists else None
-    parts = [None] * len(shards) if before is None else task_state.parted(before)
+    parts = [None] * len(shards) if before is None else parted(before)
     states: dict[int, bytes | None] = dict(zip(shards, parts, strict=True))
     rows: dict[int, list[bytes]] = {shard: [] for shard in (*shards, PLACEMENT)}
     for frame in frames:
         for shard, chunk in zip(frame["shard"].tolist(), frame["chunk"], strict=True):
             rows[shard].append(chunk)
     placed = rows.pop(PLACEMENT)
-    done, result = groups.run(states, rows, placement.hosts_of(placed[0]) if placed else {})
-    after = task_state.joined([each.state for each in done])
+    done, result = groups.run(states, rows, owners.hosts_of(placed[0]) if placed else {})
+    after = joined([each.state for each in done])
     if after != before:
         state.update((after,))
     yield pd.DataFrame({"result": [msgspec.msgpack.encode(result)]})
@@ -130,3 +130,22 @@ def _markers(done: Sequence[Done]) -> list[bytes]:
 def _job(content: bytes) -> Job:
     job: Job = pickle.loads(content)
     return job
+
+
+# Decision (all shards in one task): A task costs the same for one row or ten thousand, and with
+# owners it only passes rows on. Each shard keeps its transaction and files. Where tasks are
+# needed (no owners, or encryption) the state is rewritten, as for another number of shards.
+
+_BEGINS_A_LIST = b"["
+
+
+def joined(states: Sequence[bytes]) -> bytes:
+    """Make the state row of a task from the states of its shards, each of which is JSON."""
+    return states[0] if len(states) == 1 else b"[" + b",".join(states) + b"]"
+
+
+def parted(row: bytes) -> list[bytes]:
+    """Return the states of the shards in a state row."""
+    if not row.startswith(_BEGINS_A_LIST):
+        return [row]
+    return [bytes(each) for each in msgspec.json.decode(row, type=list[msgspec.Raw])]

@@ -1,19 +1,23 @@
-"""Run a plan as one streaming query: take over, start, publish batches, stop."""
+"""Run a plan as one streaming query: take over, start, publish batches, report triggers, stop.
 
-# Decision (an idle run asks the JVM for nothing): A thread waits for the query's end, and what is
-# frozen out of garbage collection is not counted: `gc.get_freeze_count` walks over all of it.
+Spark's own Python listener reads an event property by property, in about a hundred calls into
+the JVM: 30 ms of CPU for each batch, on either side.  Here the event of a trigger is one JSON
+text, fetched in one call.  It arrives after the batch is committed, in a thread of its own.
+"""
 
 import functools
 import itertools
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from py4j.protocol import Py4JError
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -21,6 +25,7 @@ from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base import faults
 from ikebana.processor.base.fast_paths import FastPath
 from ikebana.processor.base.processes import collect_at_times
+from ikebana.processor.base.sharding import shown
 from ikebana.processor.checkpoint.checkpoint import Birth, CheckpointFiles
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.edit_plan import EditPlan
@@ -36,12 +41,12 @@ from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark import connection, failures, keyed_operator, source
+from ikebana.processor.spark.executors import Placing
 from ikebana.processor.spark.given_session import GivenSpark
 from ikebana.processor.spark.keyed_operator import GroupResult, Groups
-from ikebana.processor.spark.placing import Placing
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.source import IkebanaSource
-from ikebana.processor.spark.source_config import (
+from ikebana.processor.spark.source_task import (
     SourceConfig,
     done_at,
     filled_at,
@@ -49,12 +54,85 @@ from ikebana.processor.spark.source_config import (
     inputs_told,
     reading_s,
 )
-from ikebana.processor.spark.triggers import OnTrigger, TriggerListener, listen
 from ikebana.processor.spark.workers import left_rows
 from ikebana.processor.topics import again
-from ikebana.processor.topics.reach import InputsState
 from ikebana.processor.topics.reclock import Edited
-from ikebana.processor.watching.batch_report import BatchReport, report
+from ikebana.processor.topics.source_offset import SourceOffset
+from ikebana.processor.topics.taking import InputsState
+from ikebana.processor.watching.health import BatchProgress
+from ikebana.processor.watching.metrics import TriggerReport
+from ikebana.processor.watching.reports import BatchReport, report
+
+# Decision (a listener of our own): pyspark's takes an event apart in some hundred calls into the
+# JVM; one JSON text replaces them.
+
+OnTrigger = Callable[[TriggerReport | None], None]
+
+
+class TriggerListener:
+    """A listener of a session, until its end."""
+
+    def __init__(self, manager: Any, listener: Any) -> None:
+        self._manager, self._listener = manager, listener
+
+    def end(self) -> None:
+        """Report nothing more; a JVM that is gone reports nothing anyway."""
+        with suppress(Py4JError, OSError):
+            self._manager.removeListener(self._listener)
+
+
+def listen(spark: SparkSession, tell: OnTrigger) -> TriggerListener:
+    """Report each trigger that ran a batch; report None now and then while none does."""
+    ensure_callback_server_started(spark.sparkContext._gateway)
+    streaming = spark._jvm.org.apache.spark.sql.streaming
+    listener = streaming.PythonStreamingQueryListenerWrapper(_Events(tell))
+    spark.streams._jsqm.addListener(listener)
+    return TriggerListener(spark.streams._jsqm, listener)
+
+
+class _Events:
+    """Implements the Java interface of Spark's listeners in Python."""
+
+    class Java:
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
+
+    def __init__(self, tell: OnTrigger) -> None:
+        self._tell = tell
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Ignore the event: the start is known without it."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        self._tell(trigger_of(msgspec.json.decode(event.progress().json())))
+
+    def onQueryIdle(self, event: Any) -> None:
+        self._tell(None)
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Ignore the event: the end is known without it."""
+
+
+def trigger_of(progress: Mapping[str, Any]) -> TriggerReport:
+    """Make a trigger from Spark's JSON on the progress of its query."""
+    offset = SourceOffset.from_json(progress["sources"][0]["endOffset"])
+    phases_ms = progress["durationMs"]
+    done = sum(at for by in offset.positions.values() for at in by.values())
+    # A batch that was logged before a restart is not minted again, so no topics were looked up.
+    looked = "latestOffset" in phases_ms
+    return TriggerReport(
+        phases_ms,
+        {shown(name): at for name, at in offset.frontiers.items()},
+        BatchProgress(
+            done=done,
+            offered=done + offset.behind if looked else None,
+            upper=offset.upper,
+            closed=min(offset.frontiers.values(), default=offset.upper),
+        ),
+    )
+
+
+# Decision (an idle run asks the JVM for nothing): A thread waits for the query's end, and what is
+# frozen out of garbage collection is not counted: `gc.get_freeze_count` walks over all of it.
 
 # Decision (markers by the plainest action): To collect a frame plans a second query and reads
 # bytecode; `collectAsync` of the RDD behind it does neither. Markers from Kafka would wait for

@@ -1,14 +1,11 @@
-"""The Spark session of a run, and the processes that it needs.
+"""The Spark session of a run, the processes that it needs, and the temporary folder of the run.
 
 This module does not import pyspark, so that these processes can start while it is imported.
 """
 
-# Decision (socket files): Over TCP Nagle's algorithm and delayed acknowledgements hold the last
-# part of each message. Spark has socket files since 4.1, off by default and without a check of
-# the path's length: where that is too long it stays TCP.
-
 import logging
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -23,7 +20,7 @@ from ikebana.processor.base import log_lines
 from ikebana.processor.base.fast_paths import OWNERS, FastPath, compiled_code
 from ikebana.processor.base.machine import find_java
 from ikebana.processor.base.processes import Stopped
-from ikebana.processor.spark import class_archive, launching
+from ikebana.processor.spark import class_archive, jvm
 from ikebana.processor.spark.child_processes import environment
 from ikebana.processor.spark.installed import is_this_python
 from ikebana.processor.spark.jvm import END_WITHIN_S, Jvm
@@ -35,12 +32,16 @@ from ikebana.processor.spark.options import (
     slots,
     spark_settings,
 )
-from ikebana.processor.spark.run_folder import RunFolder
-from ikebana.processor.spark.workers import daemon, left_rows, network, secret
-from ikebana.processor.spark.workers.starting import PROGRAM, Workers
+from ikebana.processor.spark.workers import daemon, left_rows, network
+from ikebana.processor.spark.workers.host import PROGRAM, Workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+# Decision (socket files): Over TCP Nagle's algorithm and delayed acknowledgements hold the last
+# part of each message. Spark has socket files since 4.1, off by default and without a check of
+# the path's length: where that is too long it stays TCP.
 
 # How long the end of a JVM's process may take after the end of its connections.
 _DYING_S = 10.0
@@ -150,7 +151,7 @@ class Spark:
         java = find_java(os.environ)
         settings = self._settings
         options = spark_settings(settings, self._name)
-        why_indirect = launching.why_indirect(options, os.environ)
+        why_indirect = jvm.why_indirect(options, os.environ)
         self._archived_for = java if why_indirect is None else None
         # A user who configures the JVM's log wants to see it.
         if not log_lines.is_json() and not logs_itself(settings):
@@ -163,8 +164,8 @@ class Spark:
             # The sockets of executors are in their temporary folders.
             extra = {f"{_SOCKETS}.enabled": "true"}
             # The configuration file of Spark may ask for encryption, too.
-            every = {**launching.defaults(os.environ), **options}
-            self._secret = secret.new(encrypts=encrypts(every))
+            every = {**jvm.defaults(os.environ), **options}
+            self._secret = network.new_secret(encrypts=encrypts(every))
             # Spark hides the values of settings with such names.
             extra[f"spark.executorEnv.{network.VARIABLE}"] = self._secret
             # In the image, executors look for their archive themselves.
@@ -317,3 +318,22 @@ def _not_started(jvm: Jvm, error: Exception) -> IkebanaError:
 def is_news(record: logging.LogRecord) -> bool:
     """Return whether a record of the root logger says more than the exceptions do."""
     return record.msg != _CUT_OFF
+
+
+class RunFolder:
+    """A temporary folder that is created when its path is first read."""
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+
+    @property
+    def path(self) -> Path:
+        """The path of the folder."""
+        if self._path is None:
+            self._path = Path(tempfile.mkdtemp(prefix="ikebana-run-"))
+        return self._path
+
+    def remove(self) -> None:
+        """Remove the folder and its content, if it has been created."""
+        if self._path is not None:
+            shutil.rmtree(self._path, ignore_errors=True)

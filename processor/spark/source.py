@@ -35,42 +35,37 @@ from ikebana.processor.base.offsets import Positions
 from ikebana.processor.base.rows import Tick, pack
 from ikebana.processor.checkpoint.commits import replaced, replayed_in
 from ikebana.processor.kafka import inputs, markers, own_reading
-from ikebana.processor.kafka.arrivals import Arrival, Arrivals
-from ikebana.processor.kafka.inputs import Inputs
+from ikebana.processor.kafka.inputs import Arrival, Arrivals, Inputs
 from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.planning.backfill import has_caught_up
 from ikebana.processor.spark import worker
-from ikebana.processor.spark.source_config import (
-    SourceConfig,
-    done_at,
-    filled_at,
-    hosts_at,
-    tell_inputs,
-    tell_reading,
-)
 from ikebana.processor.spark.source_task import (
     SCHEMA,
     Share,
+    SourceConfig,
     connected,
+    done_at,
+    filled_at,
+    hosts_at,
     is_small,
     packed_rows,
     rows_of,
     shares_of,
     spark_rows,
+    tell_inputs,
+    tell_reading,
     united,
 )
-from ikebana.processor.spark.workers import owners, placement
+from ikebana.processor.spark.workers import owners
 from ikebana.processor.spark.workers.messages import pickled
 from ikebana.processor.spark.workers.network import Address
-from ikebana.processor.spark.workers.owners import Owners
-from ikebana.processor.spark.workers.placement import PLACEMENT
+from ikebana.processor.spark.workers.owners import PLACEMENT, Owners
 from ikebana.processor.topics import again, reclock
 from ikebana.processor.topics.allowance import Allowance, Beats, Pace
 from ikebana.processor.topics.own_topics import OwnRange, ranges, read_in
-from ikebana.processor.topics.reach import InputsState, reach
 from ikebana.processor.topics.slices import Slice, slices
 from ikebana.processor.topics.source_offset import SourceOffset, is_settled
-from ikebana.processor.topics.taking import MintingState, capped
+from ikebana.processor.topics.taking import InputsState, MintingState, capped, reach
 
 NAME = "ikebana"
 # Spark hides the values of options whose name has "secret"; these settings have passwords.
@@ -292,7 +287,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         shares = shares_of(pieces, hops, config.readers, read_back)
         tick = _tick(config, before, after, adopted=adopted)
         shares[0].ticks = [(shard, tick) for shard in range(len(config.labels))]
-        placed = placement.read(hosts_at(Path(config.stop)))
+        placed = owners.placement_in(hosts_at(Path(config.stop)))
         if placed is not None:
             shares[0].ticks.append((PLACEMENT, placed))
         self._read = self._read_beforehand(after.batch, shares, placed)
@@ -322,7 +317,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         if here is not None and (self._config.rows or is_small(shares)):
             readers = [here.reader(at) for at in range(here.readers)]
         elif placed is not None:
-            readers = placement.readers_of(placed)
+            readers = owners.readers_of(placed)
         begun = time.monotonic()
         try:
             rows = owners.read(readers, *self._pickled, batch, shares)

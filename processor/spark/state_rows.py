@@ -8,7 +8,7 @@ from ikebana.errors import CheckpointError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.engine.task import decode_state
-from ikebana.processor.spark import task_state
+from ikebana.processor.spark import keyed_operator
 from ikebana.processor.spark.session import Spark
 
 
@@ -53,7 +53,7 @@ def manifests(checkpoint: Checkpoint, birth: Birth, batch: int | None = None) ->
                 hint="Spark keeps the last run.retained_batches batches.",
             ) from error
     for row in rows:
-        for state in task_state.parted(bytes(row.manifest)):
+        for state in keyed_operator.parted(bytes(row.manifest)):
             manifest = decode_state(state)
             by_shard[manifest.shard] = manifest
     return list(by_shard.values())

@@ -4,10 +4,6 @@ Each start takes over the pipeline like a new instance: it has an incarnation of
 fences the producers of the one before, and continues after the last committed batch.
 """
 
-# Decision (Spark's processes come up first): They start once the file is read, while pyspark and
-# pandas are imported and topics are looked at; a refusal ends them. So what starts them imports
-# nothing of pyspark.
-
 import functools
 import time
 from collections.abc import Callable
@@ -26,8 +22,12 @@ if TYPE_CHECKING:
 
     from ikebana.processor.kafka.first_messages import FirstMessages
     from ikebana.processor.spark.given_session import GivenSpark
-    from ikebana.processor.spark.query import Running
-    from ikebana.processor.spark.triggers import OnTrigger
+    from ikebana.processor.spark.query import OnTrigger, Running
+
+
+# Decision (Spark's processes come up first): They start once the file is read, while pyspark and
+# pandas are imported and topics are looked at; a refusal ends them. So what starts them imports
+# nothing of pyspark.
 
 
 class Hooks(NamedTuple):
@@ -71,7 +71,7 @@ def run(
         # Spark's processes start while we import pyspark and pandas, and look at the topics.
         ours.begin()
         from ikebana.processor.spark import query
-        from ikebana.processor.spark.scaled import scaled
+        from ikebana.processor.spark.executors import scaled
 
         if waits and not _topics_are_there(plan, settings, watcher, board, stopping):
             return
@@ -108,7 +108,7 @@ def _topics_are_there(
 ) -> bool:
     """Wait for input topics that no checkpoint has begun to read; False if stopped before."""
     from ikebana.processor.engine.opening import read_before
-    from ikebana.processor.kafka.missing_topics import waited_for
+    from ikebana.processor.kafka.inputs import waited_for
 
     return waited_for(
         plan,

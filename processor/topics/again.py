@@ -21,8 +21,7 @@ from ikebana.processor.base.sharding import PartitionRange
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.backfill import is_read_alike, origin_of, reads_again
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.topics.input_times import InputTimes
-from ikebana.processor.topics.reading_log import MOST_JUDGED
+from ikebana.processor.topics.input_times import MOST_JUDGED, InputTimes
 from ikebana.processor.topics.source_offset import SourceOffset
 
 _BEGIN = 0

@@ -37,10 +37,9 @@ from ikebana.processor.linear.chain import Growing
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.topics.codec_of import takes_empty_for_null
 from ikebana.processor.topics.event_time import Dating
-from ikebana.processor.topics.intake import DecodedUpdates, Intake
+from ikebana.processor.topics.intake import DecodedUpdates, Intake, UpdateIntake
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.source_dating import SourceDating
-from ikebana.processor.topics.update_intake import UpdateIntake
 from ikebana.processor.topics.upserts import DecodedUpserts
 
 try:

@@ -11,13 +11,12 @@ from ikebana.processor.topics.again import pieces
 from ikebana.processor.topics.decoding import Decoding
 from ikebana.processor.topics.history import key_columns, rows_of
 from ikebana.processor.topics.input_times import InputTimes, RowFile, key_of, topic_key
-from ikebana.processor.topics.intake import Intake
+from ikebana.processor.topics.intake import Intake, UpdateIntake
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.source_dating import BoundaryReading, dating_of, watch_of
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.topics.taking import taken_to
 from ikebana.processor.topics.transactions import Transactions
-from ikebana.processor.topics.update_intake import UpdateIntake
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,23 @@
-"""A batch as Spark's offset log has it: the durable mapping from Kafka's offsets to our times."""
+"""A batch as Spark's offset log has it: the durable mapping from Kafka's offsets to our times.
+
+The offset before the first batch says where a new checkpoint begins to read.  An input with a
+history begins with its files.  A diff topic that was compacted begins at a snapshot, and its
+earlier contents are not known.  So the plan begins at the latest time of the snapshots: earlier
+updates of all inputs count at that time, and outputs have no earlier times.
+"""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
 from ikebana.processor.base.offsets import Positions, offset_in
 from ikebana.processor.base.transition import NO_TRANSITION, Transition
 from ikebana.processor.planning import progress
-from ikebana.processor.topics.input_times import InputTimes
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.topics.input_times import Base, InputTimes, RowFile
 
 
 class SourceOffset(msgspec.Struct, frozen=True):
@@ -75,3 +83,49 @@ def is_settled(last: SourceOffset) -> bool:
     not be closed: outputs hold its updates, and the next edit adds to them.
     """
     return progress.is_level(last.frontiers) and last.transition.is_settled
+
+
+# Decision (checkpoints begin at a topic's beginning): Rows of other inputs may be older than a
+# snapshot, and would be late. Readers of one topic, which have no such inputs, begin at the
+# newest snapshot.
+
+
+def started(
+    plan: Plan,
+    positions: Positions,
+    topic_ids: Mapping[str, str],
+    snapshots: Mapping[str, SnapshotRecord],
+    histories: Mapping[str, Sequence[RowFile]] = {},
+) -> SourceOffset:
+    """Make the offset before the first batch.
+
+    It begins at the `snapshots` by topic, and has the files of the `histories` by input.
+    """
+    begin = max((record.time for record in snapshots.values()), default=0)
+    times = {}
+    for source in plan.inputs:
+        if source.traits.kind == "updates" and (snapshot := snapshots.get(source.topics[0])):
+            times[source.name] = InputTimes(
+                progress_at=snapshot.progress_at,
+                checkpoint=snapshot.last.checkpoint,
+                base=Base(topic_of(source.topics[0]), snapshot.starts, snapshot.ends),
+            )
+        if files := histories.get(source.name):
+            times[source.name] = InputTimes(
+                base=Base(
+                    source.history_topic,
+                    dict.fromkeys(range(len(files)), 0),
+                    {at: file.rows for at, file in enumerate(files)},
+                    [*files],
+                )
+            )
+    return SourceOffset(
+        batch=-1,
+        lower=begin,
+        upper=begin,
+        positions={**positions, **{topic: dict(r.last.ends) for topic, r in snapshots.items()}},
+        plan=plan.fingerprint(),
+        frontiers=dict.fromkeys(progress.edges(plan), begin) if begin else {},
+        topic_ids=dict(topic_ids),
+        input_times=times,
+    )

@@ -7,28 +7,184 @@ There are three ways to make times; `timed` has the first two, `dated` the third
 * offset: a record's time is `lower` + its rank in the batch by (input, partition, offset), so
   every change is visible; `upper` is `lower` + the number of offsets.  A record that several
   inputs read has one time in all of them, and is ranked as a record of the first.
-* dated: used if any input has times of its own.  `upper` is the least frontier of these inputs,
-  without silent ones (`topics.reach`).  Diff topics are read up to it.  Inputs with event times
-  are read as records arrive, and updates at or beyond `upper` are held in the shards.  Records
-  of all other inputs have the time `upper - 1`, and are not read while the interval is empty.
+* dated: used if any input has times of its own.  `upper` is the least frontier of these inputs
+  (`reach`).  An input is silent if all of its partitions are idle; a silent input does not count
+  as long as another input is not silent.  When all are silent, everything that has been read is
+  closed: the frontier lies just beyond the greatest time seen.  A collection that is closed for
+  ever does not count either, and does not make others wait.  Inputs with event times are read
+  as records arrive, and updates at or beyond `upper` are held in the shards.  Records of all other
+  inputs have the time `upper - 1`, and are not read while the interval is empty.
+
+A diff topic is read up to the time that its progress has closed.  Several diff topics are read
+up to the least of their frontiers, so that our batch has, of each, exactly the updates of its
+own interval.  If our frontier lies within a batch of a topic, two of our batches read that
+batch, and each keeps the updates of its own interval.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.base.offsets import Offsets, Positions, count_between, offset_in, portion
 from ikebana.processor.base.transition import NOTHING_REPLAYED, ReadBackSpan, Replayed
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.topics import diff_input
-from ikebana.processor.topics.diff_input import ClosedProgress
-from ikebana.processor.topics.input_times import InputTimes
-from ikebana.processor.topics.reach import InputFrontiers, reach
+from ikebana.processor.topics.input_times import InputTimes, key_of
 from ikebana.processor.topics.source_offset import SourceOffset
+
+LAST_TIME = (1 << 63) - 1
 
 # The time from which other inputs go on when the dated ones are closed for ever.
 _AFTER_ALL = 1 << 62
+
+
+class ClosedProgress(NamedTuple):
+    """A progress record, and the offset after it in its topic."""
+
+    record: ProgressRecord
+    after: int
+
+
+class DiffSpan(NamedTuple):
+    """The offsets that a batch reads of a diff topic: from its own positions up to `reads`.
+
+    The next batch begins to read updates at `positions`, and progress at `progress_at`; both
+    are None if the batch does not move them.
+    """
+
+    reads: dict[int, int]
+    positions: dict[int, int] | None
+    progress_at: int | None
+
+
+class InputsState(msgspec.Struct, frozen=True):
+    """The state of the inputs when times before `upper` are closed, for metrics and the display.
+
+    * `frontiers`: the frontiers of inputs; that of a silent input is just beyond the greatest
+      time seen, and one without any time is absent.
+    * `silent`: the silent inputs.
+    * `held_by`: the inputs that hold the frontier back.
+    * `ahead`: whether times were seen that are not closed yet.
+    """
+
+    upper: int
+    frontiers: dict[str, int]
+    silent: list[str]
+    held_by: list[str]
+    ahead: bool
+
+
+class InputFrontiers(NamedTuple):
+    """The frontiers of the inputs with times of their own, by name.
+
+    `awaited` has the frontiers of inputs that are not silent, `silent` the greatest time of each
+    silent one, None if it never had any.  `greatest` is the greatest time of all inputs.
+    """
+
+    awaited: dict[str, int]
+    silent: dict[str, int | None]
+    greatest: int | None
+
+    @property
+    def all_silent(self) -> bool:
+        """Whether all inputs that are not closed for ever are silent."""
+        return bool(self.silent) and not self._open
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all inputs are closed for ever."""
+        return not self.silent and not self._open
+
+    @property
+    def upper(self) -> int:
+        """The frontier: times before it are closed."""
+        if not self.all_silent:
+            return min([*self.awaited.values(), LAST_TIME])
+        seen = [time for time in self.silent.values() if time is not None]
+        return min(max(seen, default=-1) + 1, LAST_TIME)
+
+    @property
+    def held_by(self) -> list[str]:
+        """The inputs with the least frontier, which hold back the batch's."""
+        least = min(self._open, default=None)
+        return [name for name, at in self.awaited.items() if at == least]
+
+    def standing(self, upper: int) -> InputsState:
+        """Describe this for people, in a pipeline that has closed all times before `upper`."""
+        behind = {name: at + 1 for name, at in self.silent.items() if at is not None}
+        return InputsState(
+            upper,
+            {name: min(at, LAST_TIME) for name, at in self.awaited.items()} | behind,
+            sorted(self.silent),
+            self.held_by,
+            self.greatest is not None and self.greatest >= upper,
+        )
+
+    @property
+    def _open(self) -> list[int]:
+        return [at for at in self.awaited.values() if at < LAST_TIME]
+
+
+def reach(
+    plan: Plan,
+    knowledge: Mapping[str, InputTimes],
+    closed: Mapping[str, Sequence[ClosedProgress]],
+    positions: Offsets,
+    lower: int,
+    limit: int | None,
+) -> InputFrontiers:
+    """Compute the reach of a batch that begins at `lower` and reads about `limit` records."""
+    awaited: dict[str, int] = {}
+    silent: dict[str, int | None] = {}
+    greatest: list[int] = []
+    for source in plan.inputs:
+        if source.traits.kind == "updates":
+            (topic,) = source.topics
+            positions_of_topic = positions.get(topic, {})
+            records = closed.get(source.name, ())
+            awaited[source.name] = reach_of_topic(records, positions_of_topic, lower, limit)
+        elif source.is_dated and source.name not in plan.backfills:
+            times = knowledge.get(key_of(source), InputTimes())
+            seen = [time for by in times.greatest.values() for time in by.values()]
+            greatest += seen
+            if times.idle:
+                silent[source.name] = max(seen, default=None)
+            else:
+                awaited[source.name] = times.frontier
+    return InputFrontiers(awaited, silent, max(greatest, default=None))
+
+
+def reach_of_topic(
+    closed: Sequence[ClosedProgress], positions: Mapping[int, int], lower: int, limit: int | None
+) -> int:
+    """Compute the frontier up to which a batch that begins at `lower` can read a topic.
+
+    The batch reads at most about `limit` offsets, or one batch of the topic if that is more.
+    """
+    frontier = lower
+    for record, _ in closed:
+        if record.upper <= lower:
+            continue
+        size = sum(max(0, end - positions.get(p, 0)) for p, end in record.ends.items())
+        if frontier > lower and limit is not None and size > limit:
+            break
+        frontier = record.upper
+    return frontier
+
+
+def span(closed: Iterable[ClosedProgress], upper: int, lower: int) -> DiffSpan:
+    """Compute what a batch [lower, upper) reads of a topic that is closed up to `upper`."""
+    reads: dict[int, int] = {}
+    positions, progress_at = None, None
+    for record, after in closed:
+        if record.upper <= upper:
+            positions, progress_at = dict(record.ends), after
+        if record.upper > lower and upper > lower:
+            reads = dict(record.ends)
+            if record.upper >= upper:
+                break
+    return DiffSpan(reads, positions, progress_at)
 
 
 class MintingState(NamedTuple):
@@ -142,19 +298,19 @@ def dated(plan: Plan, last: SourceOffset, look: MintingState, limit: int | None)
         if upper == last.upper and before_it < upper:
             # The past of a new input is read by the first batch in which time advances.
             continue
-        span = diff_input.span(records, upper, before_it)
+        part = span(records, upper, before_it)
         before = look.input_times.get(name, InputTimes())
         times[name] = msgspec.structs.replace(
             before,
             frontier=max(before.frontier, upper),
-            reads=span.reads,
+            reads=part.reads,
             base=before.unread_base,
-            progress_at=before.progress_at if span.progress_at is None else span.progress_at,
+            progress_at=before.progress_at if part.progress_at is None else part.progress_at,
         )
-        if span.positions is not None:
+        if part.positions is not None:
             positions = last.positions.get(topic, {})
-            starts[topic] = {p: positions.get(p, 0) for p in span.positions}
-            until[topic] = span.positions
+            starts[topic] = {p: positions.get(p, 0) for p in part.positions}
+            until[topic] = part.positions
     return BatchSelection(
         {**starts, **again}, {**until, **again_to}, upper, left + again_left, times
     )

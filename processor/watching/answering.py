@@ -26,11 +26,12 @@ from ikebana.errors import IkebanaError
 from ikebana.processor.base.listening import Listening
 from ikebana.processor.base.noted import Place
 from ikebana.processor.watching import site
-from ikebana.processor.watching.access import EVERYTHING, NOTHING
 from ikebana.processor.watching.front import Front, beside, probing
 from ikebana.processor.watching.guard import (
+    EVERYTHING,
     JSON,
     METRICS,
+    NOTHING,
     PROBES,
     AccessLimits,
     Guard,

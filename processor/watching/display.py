@@ -16,13 +16,13 @@ from ikebana.processor.base.fast_paths import FastPath, in_words, missed_owners
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.texts import counted, moment
 from ikebana.processor.planning.plan import ERRORS, Plan
-from ikebana.processor.topics.reach import InputsState
-from ikebana.processor.watching.hot_keys import HotWarnings
-from ikebana.processor.watching.standing import held_words, nowhere, stands_words
+from ikebana.processor.topics.taking import InputsState
+from ikebana.processor.watching.metrics import HotWarnings
+from ikebana.processor.watching.reports import held_words, nowhere, stands_words
 
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan
-    from ikebana.processor.watching.batch_report import BatchReport
+    from ikebana.processor.watching.reports import BatchReport
 
 # Without a terminal the first batches get a line each; later there is a line this often.
 _LINE_EVERY_S = 10.0

@@ -2,33 +2,35 @@
 
 The sample of a counter is an increment, of a gauge the new value, and of a histogram one
 observation.  Labels are names of the plan, numbers of shards, phases, and the kinds that codecs
-count.  Only the hashes of a few hot keys (`hot_keys`) come from data, so the plan bounds the
-number of series.
+count.  Only the hashes of a few hot keys come from data, so the plan bounds the number of series:
+there is the hottest key of each input, operator and join, and a limited number of hashes of each.
 
 The entries of a shard's files are counted instead of its keys: a key counts once in the base and
 once in each later file that changed it.  The number of updates that cancelled before they were
 written is unknown.
 """
 
-# Decision (lag): Lag is the age of a look at the topics, not of the newest time: in the ingest
-# domain times are new even in a backlog of days, and in the offset domain they are no times of
-# day.
-
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ikebana.processor.base.fast_paths import FastPath
 from ikebana.processor.base.notices import Notice, counts
-from ikebana.processor.base.sharding import shown
+from ikebana.processor.base.sharding import Hot, shown
 from ikebana.processor.base.texts import EPOCH_MS
 from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.topics.reach import InputsState
+from ikebana.processor.topics.taking import InputsState
 from ikebana.processor.watching.health import BatchProgress, Health
 from ikebana.processor.watching.sinks import SinkFigures
 
 if TYPE_CHECKING:
-    from ikebana.processor.watching.batch_report import BatchReport
+    from ikebana.processor.watching.reports import BatchReport
+
+
+# Decision (lag): Lag is the age of a look at the topics, not of the newest time: in the ingest
+# domain times are new even in a backlog of days, and in the offset domain they are no times of
+# day.
 
 Kind = Literal["counter", "gauge", "histogram"]
 # Spark's name for the duration of a whole trigger.
@@ -339,3 +341,93 @@ def of_moment(
         for name, frontier in frontiers.items():
             if frontier in EPOCH_MS:
                 yield MetricSample(metric, (name,), max(0, now_ms - frontier) / 1000)
+
+
+HOT_SHARE = 0.2
+"""A warning is given for a key with a greater share of a batch's records of an input."""
+HOT_MATCHES = 10_000
+"""A warning is given for a key that meets more data than this in the lookups of a batch."""
+_WARN_EVERY_S = 600.0
+# The most hashes of an input or join; later ones are reported as one.
+_MOST_HASHES = 10
+OTHER_KEYS = "other"
+
+
+class HotSeries:
+    """The hottest keys so far as series: the present one has its value, earlier ones have 0."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[tuple[str, str], dict[str, None]] = {}
+        self._last: dict[tuple[str, str], str] = {}
+
+    def samples(self, keys: Iterable[Hot]) -> Iterator[MetricSample]:
+        """Make the samples of a batch in which these keys were the hottest."""
+        now = {(hot.kind, shown(hot.of)): hot for hot in keys if hot.hash}
+        for name, before in self._last.items():
+            if name not in now:
+                yield _hot_sample(*name, before, 0.0)
+        self._last = {name: self._last[name] for name in self._last if name in now}
+        for name, hot in now.items():
+            hashes = self._hashes.setdefault(name, {})
+            label = hot.hash if hot.hash in hashes or len(hashes) < _MOST_HASHES else OTHER_KEYS
+            hashes[label] = None
+            before = self._last.get(name, label)
+            if before != label:
+                yield _hot_sample(*name, before, 0.0)
+            self._last[name] = label
+            yield _hot_sample(*name, label, hot.most if hot.kind == "matches" else _share(hot))
+
+
+def _share(hot: Hot) -> float:
+    """The share of the hottest key in all records."""
+    return hot.most / hot.count if hot.count else 0.0
+
+
+def _hot_sample(kind: str, of: str, key: str, value: float) -> MetricSample:
+    return MetricSample(JOIN_KEY_MATCHES if kind == "matches" else HOT_KEY_SHARE, (of, key), value)
+
+
+class Warned(NamedTuple):
+    """A warning: the words, and its fields for log lines as JSON."""
+
+    words: str
+    fields: dict[str, object]
+
+
+class HotWarnings:
+    """The warnings of a run: one for each input, operator or join in a period."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._warned_at: dict[tuple[str, str], float] = {}
+
+    def of(self, batch: int, keys: Iterable[Hot]) -> Iterator[Warned]:
+        """Yield the warnings about a batch."""
+        now_s = self._clock()
+        for hot in keys:
+            name = hot.kind, shown(hot.of)
+            words = _warning(batch, hot)
+            if words is None or now_s - self._warned_at.get(name, -_WARN_EVERY_S) < _WARN_EVERY_S:
+                continue
+            self._warned_at[name] = now_s
+            yield words
+
+
+def _warning(batch: int, hot: Hot) -> Warned | None:
+    of = shown(hot.of)
+    fields: dict[str, object] = {"batch": batch, "of": of, "hash": hot.hash}
+    if hot.kind == "matches":
+        if hot.most <= HOT_MATCHES:
+            return None
+        words = (
+            f"the key with the hash {hot.hash} has met {hot.most:,} rows of join {of} in batch "
+            f"{batch}: its results are as many, and all come from one shard"
+        )
+        return Warned(words, {**fields, "matches": hot.most})
+    if not hot.hash or _share(hot) <= HOT_SHARE:
+        return None
+    words = (
+        f"the key with the hash {hot.hash} has {_share(hot):.0%} of the {hot.count:,} records of "
+        f"{of} in batch {batch}: its shard does more than the others"
+    )
+    return Warned(words, {**fields, "share": round(_share(hot), 3), "records": hot.count})

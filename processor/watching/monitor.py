@@ -39,19 +39,23 @@ from ikebana.processor.base.noted import Kind, Noted, NotedRecord, Place
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.topics.reach import InputsState
+from ikebana.processor.topics.taking import InputsState
 from ikebana.processor.watching import metrics, plan_view
-from ikebana.processor.watching.batch_report import Filling
 from ikebana.processor.watching.health import Health, Verdict
 from ikebana.processor.watching.history import HistorySample, Past, SampleHistory
-from ikebana.processor.watching.hot_keys import HotSeries
-from ikebana.processor.watching.metrics import WHOLE, Metric, MetricSample, TriggerReport
+from ikebana.processor.watching.metrics import (
+    WHOLE,
+    HotSeries,
+    Metric,
+    MetricSample,
+    TriggerReport,
+)
+from ikebana.processor.watching.reports import Filling, held_words, nowhere
 from ikebana.processor.watching.sinks import SinkFigures, Sinks, no_sinks
-from ikebana.processor.watching.standing import held_words, nowhere
 
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan
-    from ikebana.processor.watching.batch_report import BatchReport, Filling
+    from ikebana.processor.watching.reports import BatchReport, Filling
 
 # The notes of a run since it began: how many records were late, drifted or made errors.
 #

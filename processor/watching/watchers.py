@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan
 
     # The module imports Kafka's library, for which a caller of `start` need not wait.
-    from ikebana.processor.watching.batch_report import BatchReport
+    from ikebana.processor.watching.reports import BatchReport
 
 
 class Watcher(Protocol):

@@ -16,8 +16,7 @@ from ikebana.processor.base.listening import Problem
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import EPOCH_MS
 from ikebana.processor.topics.kinds_of_time import MixedTimesError
-from ikebana.processor.watching.access import Grant
-from ikebana.processor.watching.guard import problem
+from ikebana.processor.watching.guard import Grant, problem
 from ikebana.processor.watching.history import HistorySample, Past, SampleHistory
 from ikebana.processor.watching.plan_view import NoPlanError, PlanView, no_plan
 from ikebana.serving import page_tokens, plain, reads

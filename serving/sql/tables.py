@@ -8,21 +8,26 @@ shape.
 
 Keys are looked up instead of scanned only if the shape guarantees that the equalities determine
 the bytes of the keys.  So the result is the same either way.
+
+`table_of` makes one table of a whole collection, in which a row comes once, with its count.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from ikebana.codecs.canonical import canonical
+from ikebana.codecs.encodings import INTEGERS
 from ikebana.codecs.errors import DecodeError
+from ikebana.errors import ConfigError
 from ikebana.processor.linear.query import field_texts
 from ikebana.processor.linear.typed_json import from_json
-from ikebana.serving.shape import Shape
+from ikebana.serving.shape import Seen, Shape, Side
 from ikebana.serving.sql.parsed import Equalities, SqlError
 from ikebana.serving.view import Bounds, CollectionView, Row
 
@@ -236,3 +241,53 @@ def quoted(name: str) -> str:
 
 def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
+
+
+COUNT = "count"
+
+
+def table_of(
+    rows: Iterable[tuple[bytes | None, bytes, int]],
+    types: Mapping[str, str] = MappingProxyType({}),
+) -> pa.Table:
+    """Make a table of keys, values and counts, in their order.
+
+    `types` are the SQL types of columns, as far as the topic has them.
+    The last column is `count`, with underscores appended if another column has that name.
+
+    Raises:
+        ConfigError: a count is beyond 64 bits.
+    """
+    keys: list[str | None] = []
+    values: list[str] = []
+    counts: list[int] = []
+    of_keys, of_values = Seen(Side()), Seen(Side())
+    for key, value, count in rows:
+        if key is not None:
+            of_keys.add(key)
+        of_values.add(value)
+        keys.append(None if key is None else as_json(key))
+        values.append(as_json(value))
+        if count not in INTEGERS:
+            raise ConfigError(
+                "cannot make a table: a count is beyond 64 bits",
+                hint="JSON has it: --output json.",
+            )
+        counts.append(count)
+    shape = Shape(of_keys.side, of_values.side)
+
+    def table(columns: Mapping[str, str]) -> pa.Table:
+        arriving, listed = columns_of(keys, values, shape, columns)
+        used = {column.lower() for column, _ in listed}
+        name = COUNT
+        while name in used:
+            name += "_"
+        selected = [f"{typed} AS {quoted(column)}" for column, typed in listed]
+        select = ", ".join([*selected, f"c AS {quoted(name)}"])
+        with duckdb.connect(":memory:", config={"enable_external_access": "false"}) as database:
+            database.execute("SET TimeZone = 'UTC'").fetchall()
+            arriving["c"] = pa.array(counts, pa.int64())
+            database.register("arriving", pa.table(arriving))
+            return database.sql(f"SELECT {select} FROM {ARRIVING}").to_arrow_table()
+
+    return typed_or_not(types, table)

@@ -20,7 +20,7 @@ from chaos.runs import Runs, Wrong, wait
 from chaos.scenario import Result, Scenario
 from chaos.starved import Standstill
 from ikebana.processor.cli.main import cli
-from ikebana.processor.spark.workers import owner
+from ikebana.processor.spark.workers import serving
 from support.output_judge import Reader, judge, offsets
 from support.pipeline_processes import Load, Pipeline, Run, create, ends_of
 from support.process_trees import name_of
@@ -158,9 +158,9 @@ class Life:
             case "jvm":
                 return [p for p in self.run.family.alive() if name_of(p) == "java"]
             case "owner":
-                return [p for p in workers if name_of(p) == owner.PROCESS_NAME]
+                return [p for p in workers if name_of(p) == serving.OWNER_NAME]
             case "worker":
-                return [p for p in workers if name_of(p) != owner.PROCESS_NAME]
+                return [p for p in workers if name_of(p) != serving.OWNER_NAME]
             case "broker":
                 assert self.broker.pid is not None
                 return [psutil.Process(self.broker.pid)]

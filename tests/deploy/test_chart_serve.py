@@ -7,7 +7,7 @@ import click
 
 from deploy.charts import SERVE, SMALL, Object, kinds, only, rendered, setting, volume
 from ikebana.processor.cli.serve import serve_command
-from ikebana.serving.retention import parsed
+from ikebana.serving.arrangement import parsed_retention
 
 NAME = "r-ikebana-serve"
 ANYONE = setting({"serve.enabled": True, "serve.anyone": True})
@@ -44,7 +44,7 @@ def test_the_command_understands_its_arguments() -> None:
     assert given["what"] == ("/etc/ikebana/pipeline/pipeline.yaml",)
     assert given["http"] == ("0.0.0.0", 8080)
     assert given["probes"] == ("0.0.0.0", 9404)
-    assert given["retain"] == parsed("7d")
+    assert given["retain"] == parsed_retention("7d")
     assert given["token_file"] == Path("/etc/ikebana/tokens/tokens.yaml")
     assert given["tls_cert"] == Path("/etc/ikebana/serve-tls/tls.crt")
     assert given["tls_key"] == Path("/etc/ikebana/serve-tls/tls.key")

@@ -16,8 +16,8 @@ from ikebana.processor.engine import task
 from ikebana.processor.engine.task import Job, OpenShards
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.spark.workers import messages, owners
-from ikebana.processor.spark.workers.owner import PROCESS_NAME
-from ikebana.processor.spark.workers.starting import Workers
+from ikebana.processor.spark.workers.host import Workers
+from ikebana.processor.spark.workers.serving import OWNER_NAME
 from support.instances import KEYS, SHARDS, Instances, Way, made
 from support.process_trees import name_of
 from support.waiting import wait_until
@@ -39,7 +39,9 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], Workers]]:
     def started_in(name: str) -> Workers:
         folder = tmp_path / name
         folder.mkdir()
-        started.append(Workers(folder, None, ["ikebana.processor.spark.workers.owner"], owners=1))
+        started.append(
+            Workers(folder, None, ["ikebana.processor.spark.workers.serving"], owners=1)
+        )
         return started[-1]
 
     yield started_in
@@ -64,7 +66,7 @@ def by_owner(workers: Workers) -> Way:
 def owners_of(workers: Workers) -> list[psutil.Process]:
     """The owners that run now."""
     server = psutil.Process(workers.server)
-    return [found for found in server.children() if name_of(found) == PROCESS_NAME]
+    return [found for found in server.children() if name_of(found) == OWNER_NAME]
 
 
 def history(batches: int) -> list[tuple[bytes, bytes, dict[str, bytes]]]:

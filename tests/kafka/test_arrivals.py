@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ikebana.processor.kafka import client
-from ikebana.processor.kafka.arrivals import Arrivals
 from ikebana.processor.kafka.broker import Broker
+from ikebana.processor.kafka.inputs import Arrivals
 from support.waiting import patient
 
 pytestmark = pytest.mark.kafka

@@ -20,7 +20,7 @@ from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.takeover import take_over
 from ikebana.processor.planning import progress
 from ikebana.processor.spark.source import StreamReader
-from ikebana.processor.spark.source_config import SourceConfig, inputs_told
+from ikebana.processor.spark.source_task import SourceConfig, inputs_told
 from support.pipeline_processes import create, produce
 
 pytestmark = pytest.mark.kafka

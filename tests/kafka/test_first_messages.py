@@ -15,7 +15,7 @@ from ikebana.processor.cli.main import cli
 from ikebana.processor.kafka import first_messages
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.first_messages import FirstMessages
-from ikebana.processor.kafka.missing_topics import waited_for
+from ikebana.processor.kafka.inputs import waited_for
 from support.pipeline_processes import create, produce
 from support.waiting import patient, wait_until
 

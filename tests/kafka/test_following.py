@@ -13,7 +13,7 @@ from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.kafka import client, following, topics
 from ikebana.processor.kafka.broker import Broker
 from ikebana.serving.aligned import AlignedBatch
-from ikebana.serving.retention import USUAL
+from ikebana.serving.arrangement import USUAL
 from ikebana.serving.service import Service, ServiceOptions
 from support.docstring_examples import run_example
 from support.waiting import wait_until

@@ -12,7 +12,7 @@ from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.cli.main import cli
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.broker import Broker
-from ikebana.processor.kafka.sampling import sampled
+from ikebana.processor.kafka.records import sampled
 
 pytestmark = pytest.mark.kafka
 

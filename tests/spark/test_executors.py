@@ -9,8 +9,7 @@ import psutil
 import pytest
 
 from ikebana.processor.kafka.broker import Broker
-from ikebana.processor.spark.workers import network, owner
-from ikebana.processor.spark.workers.secret import contexts
+from ikebana.processor.spark.workers import network, serving
 from support.output_judge import judge, truth_of
 from support.pipeline_processes import Pipeline, create, produce, upserts
 from support.process_trees import name_of
@@ -49,7 +48,7 @@ def named(name: str, executor: psutil.Process) -> list[psutil.Process]:
 
 def encrypts(executor: psutil.Process) -> bool:
     """Whether the processes of an executor encrypt what they send."""
-    return contexts(executor.environ()[network.VARIABLE]) is not None
+    return network.encrypts(executor.environ()[network.VARIABLE])
 
 
 def test_executors_write_what_a_driver_alone_would_and_what_they_are_may_be_lost(
@@ -100,11 +99,11 @@ def test_executors_write_what_a_driver_alone_would_and_what_they_are_may_be_lost
                 produce(servers, source, upserts(20, 200, choice))
                 pipeline.wait_until_read()
                 found = executors(places)
-                return len(found) == 2 and all(named(owner.PROCESS_NAME, each) for each in found)
+                return len(found) == 2 and all(named(serving.OWNER_NAME, each) for each in found)
 
             wait_until(both_own, 60, "owners on both executors")
             lost, _ = executors(places)
-            (daemon,) = {each.parent().parent() for each in named(owner.PROCESS_NAME, lost)}
+            (daemon,) = {each.parent().parent() for each in named(serving.OWNER_NAME, lost)}
             theirs = daemon.children(recursive=True)
             daemon.kill()
             wait_until(both_own, 60, "owners on both executors after the loss of a daemon")

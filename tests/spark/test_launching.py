@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from ikebana.processor.base.machine import find_java
-from ikebana.processor.spark import launching
+from ikebana.processor.spark import jvm
 from ikebana.processor.spark.installed import HOME
 from support.waiting import patient
 
@@ -24,7 +24,7 @@ def test_the_command_is_that_of_spark_submit() -> None:
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Dsaid=something",
     }
     java = find_java(os.environ)
-    command, environment = launching.command(options, java, os.environ)
+    command, environment = jvm.command(options, java, os.environ)
     submit = command[command.index("org.apache.spark.deploy.SparkSubmit") :]
     jars = f"{HOME}/jars/*"
     printed = subprocess.run(

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.full, pytest.mark.spark]
 SCRIPT = """
 import sys
 from pyspark.sql import SparkSession
-from ikebana.processor.spark.placing import executors_of
+from ikebana.processor.spark.executors import executors_of
 from ikebana.processor.spark.supervised import ask_for
 from support.waiting import wait_until
 

@@ -17,7 +17,7 @@ from ikebana.processor.checkpoint.checkpoint import Checkpoint
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.spark import query
 from ikebana.processor.spark.session import Spark
-from ikebana.processor.watching.batch_report import BatchReport
+from ikebana.processor.watching.reports import BatchReport
 from support.output_judge import committed, progress_of
 from support.pipeline_processes import create, produce
 

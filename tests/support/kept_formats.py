@@ -28,8 +28,7 @@ from ikebana.processor.base.sharding import Hot
 from ikebana.processor.base.transition import ReadBackSpan, Rebuilding, Replayed, Stage, Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.commits import FillProgress, Lease, Marker
-from ikebana.processor.topics.input_times import Base, InputTimes, RowFile
-from ikebana.processor.topics.reading_log import Reached, ReadingLog
+from ikebana.processor.topics.input_times import Base, InputTimes, Reached, ReadingLog, RowFile
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.serving import layout
 from ikebana.serving.layout import Meta, StoredTotals, TimePart

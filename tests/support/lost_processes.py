@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import psutil
 
-from ikebana.processor.spark.workers import batch_reader, daemon, owner
+from ikebana.processor.spark.workers import daemon, serving
 from support.pipeline_processes import Pipeline, Run
 from support.process_trees import kill, name_of
 from support.waiting import wait_until
@@ -88,8 +88,8 @@ _KINDS: dict[str, tuple[Callable[[psutil.Process], bool], int]] = {
     "planner": (_is_worker, 2),
     "worker": (_is_worker, 3),
     "offsets": (lambda process: name_of(process).startswith("pyspark.sql.str"), 0),
-    "reader": (lambda process: name_of(process) == batch_reader.PROCESS_NAME, 0),
-    "owner": (lambda process: name_of(process) == owner.PROCESS_NAME, 0),
+    "reader": (lambda process: name_of(process) == serving.READER_NAME, 0),
+    "owner": (lambda process: name_of(process) == serving.OWNER_NAME, 0),
 }
 
 _LOOKS, _TAKES = "looking at the input topics", "taking over the outputs"

@@ -31,7 +31,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from ikebana.processor.spark.workers import owner
+from ikebana.processor.spark.workers import serving
 from support.output_judge import Progress, committed, progress_of
 from support.process_trees import Family, kill, name_of
 from support.sending import Sending
@@ -310,7 +310,7 @@ class Run:
         found = []
         for process in self.family.alive():
             with contextlib.suppress(psutil.Error):
-                if name_of(process) == owner.PROCESS_NAME:
+                if name_of(process) == serving.OWNER_NAME:
                     found.append(process)
                 elif _is_daemon(process) and not process.children():
                     parent = process.parent()

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.shared_rocks import SharedDatabase
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.serving.arrangement import Closed, ServedArrangement
-from ikebana.serving.retention import Retention
+from ikebana.serving.arrangement import Closed, Retention, ServedArrangement
 
 # Bytes at which an encoding of prefixes could go wrong.
 KEYS = st.lists(st.sampled_from([0, 1, 2, 97, 254, 255]), max_size=3).map(bytes)

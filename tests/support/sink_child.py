@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from typing import Protocol
 
-from ikebana.delivering import lake_changes
+from ikebana.delivering import lake
 from ikebana.delivering.delivery import Delivery, Topics
 from ikebana.delivering.sink import Batch, Table
 from ikebana.processor.base.rows import KeyedUpdate
@@ -138,7 +138,7 @@ def _deliver(
     said: Connection, target: Target, tables: Sequence[Table], told: Told, limits: Limits
 ) -> None:
     os.nice(5)
-    lake_changes._MEMORY = limits.sums
+    lake._MEMORY = limits.sums
     formats = dict.fromkeys((table.collection for table in tables), "diff")
     topics = Topics(told.follow, formats, limits.spool_bytes)
     _Impatient(_Telling(said, target), tables, topics, print, wait=False).run()

@@ -16,8 +16,7 @@ import pytest
 
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import metrics, plan_view, site
-from ikebana.processor.watching.access import Access
-from ikebana.processor.watching.guard import AccessLimits
+from ikebana.processor.watching.guard import Access, AccessLimits
 from ikebana.processor.watching.health import Health
 from ikebana.processor.watching.health import HealthLimits as Patience
 from ikebana.processor.watching.monitor import InputFigures, MetricSeries, Monitor, run_figures

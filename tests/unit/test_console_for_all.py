@@ -18,9 +18,9 @@ from ikebana.processor.kafka.records import Record
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import plan_view
 from ikebana.processor.watching.answering import RecordLookup
-from ikebana.processor.watching.batch_report import BatchReport
 from ikebana.processor.watching.health import Health, HealthLimits
 from ikebana.processor.watching.monitor import Monitor
+from ikebana.processor.watching.reports import BatchReport
 from support.accessibility import faint, misplaced_headings, unnamed, unreached
 from support.browsers import chromium, looking
 from support.served_topics import MemoryTopics, answering, caught_up, serving

@@ -26,12 +26,12 @@ from ikebana.processor.kafka.records import Record
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import guard
 from ikebana.processor.watching import monitor as module
-from ikebana.processor.watching.access import Access
 from ikebana.processor.watching.answering import RecordLookup
-from ikebana.processor.watching.batch_report import BatchReport, Filling
+from ikebana.processor.watching.guard import Access
 from ikebana.processor.watching.health import BatchProgress, Health, HealthLimits
 from ikebana.processor.watching.metrics import WHOLE, TriggerReport
 from ikebana.processor.watching.monitor import Monitor
+from ikebana.processor.watching.reports import BatchReport, Filling
 from ikebana.processor.watching.sinks import SinkFigures
 from support.browsers import chromium, looking, picture
 from support.watched_runs import monitored

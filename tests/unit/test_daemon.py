@@ -14,10 +14,10 @@ import pytest
 
 from ikebana.processor.kafka.broker import free_port
 from ikebana.processor.spark.workers import daemon, network
+from ikebana.processor.spark.workers.host import PROGRAM, PYTHON_VARIABLE, Workers
 from ikebana.processor.spark.workers.messages import pickled
-from ikebana.processor.spark.workers.owner import PROCESS_NAME
 from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, Owners, run
-from ikebana.processor.spark.workers.starting import PROGRAM, PYTHON_VARIABLE, Workers
+from ikebana.processor.spark.workers.serving import OWNER_NAME
 from support.process_trees import name_of
 from support.waiting import wait_until
 
@@ -119,7 +119,7 @@ def test_an_executor_gets_a_host_with_owners(start: Start) -> None:
     assert threads(host.pid) == {HOST}
     assert asked(executor.owners) == "ValueError"
     (owner,) = host.children()
-    assert name_of(owner) == PROCESS_NAME
+    assert name_of(owner) == OWNER_NAME
     with ExitStack() as keep:
         worker = executor.worker(keep)
         executor.process.kill()

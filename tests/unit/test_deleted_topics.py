@@ -14,9 +14,9 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import SourceError
 from ikebana.processor.base.diff_reader import ClosedBatch
-from ikebana.processor.kafka import client, following, read_topics
-from ikebana.processor.kafka.cdcv2_topic import Cdcv2Topic
+from ikebana.processor.kafka import client, following, topics
 from ikebana.processor.kafka.diff_topic import DiffTopic
+from ikebana.processor.kafka.following import Cdcv2Topic
 from ikebana.serving.service import Service, ServiceOptions
 from support.admin_answers import Answer
 from support.served_topics import KEEP_ALL
@@ -106,8 +106,8 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     made = Brokers()
     monkeypatch.setattr(client, "admin", lambda _: made)
     monkeypatch.setattr(client, "consumer", lambda _: Records())
-    monkeypatch.setattr(read_topics, "_GONE_S", 0.0)
-    monkeypatch.setattr(read_topics, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(topics, "_GONE_S", 0.0)
+    monkeypatch.setattr(topics, "_PAUSE_S", 0.0)
     return made
 
 
@@ -188,7 +188,7 @@ def test_a_broker_that_has_not_heard_of_a_topic_yet_deletes_none(
     brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another one is asked for a while."""
-    monkeypatch.setattr(read_topics, "_GONE_S", 60.0)
+    monkeypatch.setattr(topics, "_GONE_S", 60.0)
     reading = DiffTopic({}, OUT)
 
     brokers.unheard = 3

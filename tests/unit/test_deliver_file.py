@@ -7,8 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import ikebana as ik
-from ikebana.delivering.delivery import Standing
-from ikebana.delivering.probes import Probes
+from ikebana.delivering.delivery import Probes, Standing
 from ikebana.delivering.sink_plan import SinkPlan, sink_plan
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring import pipeline

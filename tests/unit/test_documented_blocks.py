@@ -23,7 +23,7 @@ from ikebana.processor.cli import demo
 from ikebana.processor.cli.main import cli
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.watching import access
+from ikebana.processor.watching import guard
 from support.doc_blocks import (
     EXAMPLES,
     ROOT,
@@ -161,7 +161,7 @@ def test_what_a_file_is_for_takes_it(block: Block, tmp_path: Path) -> None:
     if "livenessProbe" in content:
         assert {probe["httpGet"]["path"] for probe in content.values()} == {"/live", "/ready"}
     elif "tokens" in content:
-        assert access.read(path)
+        assert guard.read_access(path)
     elif CHART.is_valid(content):
         assert content
     elif "deliver" in content:

@@ -15,7 +15,7 @@ from ikebana.processor.checkpoint.checkpoint import Logged
 from ikebana.processor.spark import failures
 from ikebana.processor.spark.connection import is_stopped
 from ikebana.processor.spark.query import Going, Running
-from ikebana.processor.spark.source_config import done_at, filled_at
+from ikebana.processor.spark.source_task import done_at, filled_at
 from support.waiting import wait_until
 
 

@@ -14,15 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.errors import LostError
-from ikebana.processor.spark.workers import left_rows, messages, network, placement, secret
+from ikebana.processor.spark.workers import left_rows, messages, network, owners
 from ikebana.processor.spark.workers.network import StrangerError
-from ikebana.processor.spark.workers.owners import Owners
-from ikebana.processor.spark.workers.placement import Placement, placed
+from ikebana.processor.spark.workers.owners import Owners, Placement, placed
 
 ANYWHERE = ("127.0.0.1", 0)
 
 
-PLAIN, ENCRYPTING = (secret.new(encrypts=encrypts) for encrypts in (False, True))
+PLAIN, ENCRYPTING = (network.new_secret(encrypts=encrypts) for encrypts in (False, True))
 
 
 @pytest.fixture(params=[PLAIN, ENCRYPTING], ids=["plain", "encrypted"])
@@ -99,7 +98,7 @@ def test_a_run_that_encrypts_sends_nothing_that_others_can_read(
 @pytest.mark.parametrize("encrypts", [False, True])
 def test_a_client_of_another_run_is_a_stranger(listener: socket.socket, *, encrypts: bool) -> None:
     """Whether it encrypts or not, and whether this run does."""
-    ours, theirs = os.environ[network.VARIABLE], secret.new(encrypts=encrypts)
+    ours, theirs = os.environ[network.VARIABLE], network.new_secret(encrypts=encrypts)
     client = (
         "import os, sys; from ikebana.processor.spark.workers import network\n"
         "try: network.connected(('127.0.0.1', int(sys.argv[1])))\n"
@@ -189,10 +188,10 @@ def test_shards_lie_evenly_and_stay_where_they_can(shards: int, histories: list[
 def test_the_readers_of_different_hosts_stand_beside_each_other() -> None:
     """So that two shares are read on two of them."""
     hosts = {"a": "1 2 x:1,2,3", "b": "1 1 y:4,5"}
-    told = placement.encoded(Placement(hosts, ["b", "a"]))
+    told = owners.encoded(Placement(hosts, ["b", "a"]))
 
-    assert placement.readers_of(told) == [("x", 2), ("y", 5), ("x", 3)]
-    assert placement.hosts_of(told) == {
+    assert owners.readers_of(told) == [("x", 2), ("y", 5), ("x", 3)]
+    assert owners.hosts_of(told) == {
         0: Owners("y", 1, 1, (4, 5)),
         1: Owners("x", 1, 2, (1, 2, 3)),
     }

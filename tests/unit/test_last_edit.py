@@ -14,8 +14,8 @@ from ikebana.processor.checkpoint.evolution import begun, evolved
 from ikebana.processor.checkpoint.next_step import Desired, Observed
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.watching.batch_report import Filling
 from ikebana.processor.watching.monitor import edit_figures, filling_figures
+from ikebana.processor.watching.reports import Filling
 from support.edited_shops import FIRST, plan_of
 
 CHANGED = FIRST.replace("quantity > 3", "quantity > 5")

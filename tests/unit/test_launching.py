@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ikebana.processor.spark import class_archive, launching
+from ikebana.processor.spark import class_archive, jvm
 from ikebana.processor.spark.installed import HOME
 from ikebana.processor.spark.options import encrypts
 
@@ -29,7 +29,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_our_own_spark_is_started_by_java_itself() -> None:
     """Memory and options are the JVM's, all settings are SparkSubmit's."""
-    command, environment = launching.command(OPTIONS, JAVA, {"PATH": "/bin"})
+    command, environment = jvm.command(OPTIONS, JAVA, {"PATH": "/bin"})
 
     submit = command.index("org.apache.spark.deploy.SparkSubmit")
     assert command[0] == "/usr/bin/java"
@@ -50,7 +50,7 @@ def test_the_secret_of_a_run_is_in_no_command_line() -> None:
     """Other users of the machine see these; Spark's context has it from its settings."""
     options = {**OPTIONS, "spark.executorEnv.IKEBANA_SECRET": "of this run"}
     for environ in ({}, {"SPARK_HOME": "/opt/spark"}):
-        command, environment = launching.command(options, JAVA, environ)
+        command, environment = jvm.command(options, JAVA, environ)
 
         assert not [part for part in command if "of this run" in part]
         assert "of this run" not in environment.values()
@@ -58,7 +58,7 @@ def test_the_secret_of_a_run_is_in_no_command_line() -> None:
 
 def test_what_the_environment_says_of_memory_stays() -> None:
     """Whoever runs it may know better."""
-    _, environment = launching.command(OPTIONS, JAVA, {"MALLOC_ARENA_MAX": "8"})
+    _, environment = jvm.command(OPTIONS, JAVA, {"MALLOC_ARENA_MAX": "8"})
 
     assert environment["MALLOC_ARENA_MAX"] == "8"
 
@@ -79,18 +79,18 @@ def test_anything_else_is_left_to_spark_submit(
     options: dict[str, str], environment: dict[str, str]
 ) -> None:
     """It knows what to do with them."""
-    command, _ = launching.command(OPTIONS | options, JAVA, environment)
+    command, _ = jvm.command(OPTIONS | options, JAVA, environment)
 
     assert command[0] == f"{environment.get('SPARK_HOME', HOME)}/bin/spark-submit"
     assert command[-1] == "pyspark-shell"
     assert ("a.jar" in command) is ("PYSPARK_SUBMIT_ARGS" in environment)
-    assert launching.why_indirect(OPTIONS | options, environment)
+    assert jvm.why_indirect(OPTIONS | options, environment)
 
 
 @pytest.mark.parametrize("master", ["k8s://https://here", "spark://here:7077", "local"])
 def test_a_client_of_a_cluster_is_started_by_java_too(master: str) -> None:
     """The class and its arguments are the same."""
-    command, _ = launching.command(OPTIONS | {"spark.master": master}, JAVA, {})
+    command, _ = jvm.command(OPTIONS | {"spark.master": master}, JAVA, {})
 
     assert command[0] == "/usr/bin/java"
     assert f"spark.master={master}" in command
@@ -100,7 +100,7 @@ def test_a_configuration_folder_stands_behind_the_jars(tmp_path: Path) -> None:
     """As in the image: an archive needs the jars first."""
     (tmp_path / "spark-defaults.conf").write_text("spark.executor.extraJavaOptions -Xint\n")
 
-    command, environment = launching.command(OPTIONS, JAVA, {"SPARK_CONF_DIR": str(tmp_path)})
+    command, environment = jvm.command(OPTIONS, JAVA, {"SPARK_CONF_DIR": str(tmp_path)})
 
     places = command[command.index("-cp") + 1]
     assert places == f"{class_archive.class_path()}:{tmp_path}"
@@ -110,13 +110,13 @@ def test_a_configuration_folder_stands_behind_the_jars(tmp_path: Path) -> None:
 def test_settings_are_read_from_a_configuration_folder(tmp_path: Path) -> None:
     """As Java reads properties: by spaces, `=` or `:`; what is encrypted may stand there only."""
     environ = {"SPARK_CONF_DIR": str(tmp_path)}
-    assert launching.defaults(environ) == {}
+    assert jvm.defaults(environ) == {}
     (tmp_path / "spark-defaults.conf").write_text(
         "# spark.a 1\n\n  spark.network.crypto.enabled   true  \nspark.b=x y\n"
         "spark.c : z\nspark.d\n"
     )
 
-    settings = launching.defaults(environ)
+    settings = jvm.defaults(environ)
 
     assert settings == {
         "spark.network.crypto.enabled": "true",
@@ -144,10 +144,10 @@ def test_a_configuration_of_the_drivers_command_is_left_to_spark_submit(
     (tmp_path / file).write_text(text)
     environ = {"SPARK_CONF_DIR": str(tmp_path)}
 
-    command, _ = launching.command(OPTIONS, JAVA, environ)
+    command, _ = jvm.command(OPTIONS, JAVA, environ)
 
     assert command[0].endswith("spark-submit")
-    assert str(tmp_path) in (launching.why_indirect(OPTIONS, environ) or "")
+    assert str(tmp_path) in (jvm.why_indirect(OPTIONS, environ) or "")
 
 
 def test_an_archive_is_used_when_it_is_there(cache: Path) -> None:
@@ -161,7 +161,7 @@ def test_an_archive_is_used_when_it_is_there(cache: Path) -> None:
     assert archive.parent == cache / "ikebana"
     assert class_archive.flags(JAVA)[0] == f"-XX:SharedArchiveFile={archive}"
     assert class_archive.path_for(Path("/usr/bin/env")) != archive
-    command, _ = launching.command(OPTIONS, JAVA, {})
+    command, _ = jvm.command(OPTIONS, JAVA, {})
     assert command[1] == f"-XX:SharedArchiveFile={archive}"
     assert class_archive.why_not(JAVA) == ""
     assert class_archive.why_not(Path("/usr/bin/env"))

@@ -12,7 +12,7 @@ from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.watching import _looking
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
-from ikebana.processor.watching import access, guard, health
+from ikebana.processor.watching import guard, health
 from ikebana.processor.watching.health import Health
 from ikebana.processor.watching.monitor import Monitor
 from support.waiting import patient
@@ -40,7 +40,7 @@ def test_only_tokens_that_see_everything_see_records(tmp_path: Path) -> None:
     seen = {}
     with (
         _looking(PLAN, SETTINGS) as looking,
-        monitored(monitor, guard.AccessLimits(access.read(file)), looking) as url,
+        monitored(monitor, guard.AccessLimits(guard.read_access(file)), looking) as url,
     ):
         for token in ("everything", "outputs", "", "other"):
             headers = {"Authorization": f"Bearer {token}"}

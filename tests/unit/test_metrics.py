@@ -27,14 +27,14 @@ from ikebana.processor.base.sharding import Hot
 from ikebana.processor.checkpoint.commits import FillProgress, Marker
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Input, Output, Plan, TimeDomain, Upsert
-from ikebana.processor.spark.triggers import trigger_of
-from ikebana.processor.topics.reach import InputsState
+from ikebana.processor.spark.query import trigger_of
+from ikebana.processor.topics.taking import InputsState
 from ikebana.processor.watching import metrics
-from ikebana.processor.watching.batch_report import BatchReport, Filling
-from ikebana.processor.watching.batch_report import report as batch_report
 from ikebana.processor.watching.health import BatchProgress, Health, HealthLimits, Verdict
 from ikebana.processor.watching.metrics import METRICS, MetricSample, TriggerReport
 from ikebana.processor.watching.monitor import Monitor, SinksOfRun
+from ikebana.processor.watching.reports import BatchReport, Filling
+from ikebana.processor.watching.reports import report as batch_report
 from ikebana.processor.watching.sinks import SinkFigures
 from support import chart_metrics
 from support.watched_runs import monitored

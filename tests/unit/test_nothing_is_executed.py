@@ -44,10 +44,9 @@ EXCUSED = {
     "processor/spark/keyed_operator.py: pickle": (
         "the driver's job, which comes with the code of its tasks, as Spark sends both"
     ),
-    **dict.fromkeys(
-        (f"processor/spark/workers/{name}.py: pickle" for name in ("serving", "batch_reader")),
+    "processor/spark/workers/serving.py: pickle": (
         "the same job, and what a batch reads, over sockets in a folder that only the run's user "
-        "may look into",
+        "may look into"
     ),
     **dict.fromkeys(
         (f"processor/spark/workers/{name}.py: pickle" for name in ("owners", "messages")),

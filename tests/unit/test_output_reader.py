@@ -24,8 +24,8 @@ from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.base.diff_reader import ClosedBatch, NoDiffError, decode
 from ikebana.processor.base.verify import batch_offence
 from ikebana.processor.kafka import client
+from ikebana.processor.kafka.diff_topic import OutputReader, output_reader
 from ikebana.processor.kafka.following import goes_on
-from ikebana.processor.kafka.output_messages import OutputReader, output_reader
 
 Fact = tuple[bytes | None, bytes, int, int]
 # What each key has at each of some times, or nothing.

@@ -20,13 +20,12 @@ from ikebana.errors import CheckpointError, LostError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.spark import options
 from ikebana.processor.spark.failures import from_text
-from ikebana.processor.spark.source_config import SourceConfig
-from ikebana.processor.spark.source_task import Share
-from ikebana.processor.spark.workers import batch_reader, left_rows, messages
+from ikebana.processor.spark.source_task import Share, SourceConfig
+from ikebana.processor.spark.workers import left_rows, messages, serving
+from ikebana.processor.spark.workers.host import Workers
 from ikebana.processor.spark.workers.messages import Ask, Done, Raised
 from ikebana.processor.spark.workers.network import Address
 from ikebana.processor.spark.workers.owners import Owners, read, run
-from ikebana.processor.spark.workers.starting import Workers
 from ikebana.processor.topics.source_offset import SourceOffset
 from support.process_trees import name_of
 from support.waiting import wait_until
@@ -36,7 +35,7 @@ from support.waiting import wait_until
 def owners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owners]:
     """One owner."""
     folder = tmp_path_factory.mktemp("owners")
-    made = Workers(folder, None, ["ikebana.processor.spark.workers.owner"], owners=1)
+    made = Workers(folder, None, ["ikebana.processor.spark.workers.serving"], owners=1)
     yield made.owners
     made.end()
 
@@ -174,7 +173,7 @@ def test_nobody_is_reached_where_there_are_no_owners(tmp_path: Path) -> None:
 def readers(tmp_path: Path) -> Iterator[Workers]:
     """Two processes that read batches."""
     made = Workers(
-        tmp_path, None, ["ikebana.processor.spark.workers.batch_reader"], owners=1, readers=2
+        tmp_path, None, ["ikebana.processor.spark.workers.serving"], owners=1, readers=2
     )
     yield made
     made.end()
@@ -227,7 +226,7 @@ def test_readers_read_side_by_side_and_leave_what_is_large(
         given = [b"\x91a", b"\x91b", large, b"\x91c"]
         assert [*left_rows.resolve(row for _, row in found)] == given
     names = {name_of(each) for each in psutil.Process(readers.server).children()}
-    assert names == {batch_reader.PROCESS_NAME}
+    assert names == {serving.READER_NAME}
 
 
 def test_an_error_in_a_reader_is_raised_and_the_next_request_is_served(

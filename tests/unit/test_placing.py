@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from ikebana.errors import LostError
-from ikebana.processor.spark import placing
-from ikebana.processor.spark.placing import Placing
-from ikebana.processor.spark.workers import placement
+from ikebana.processor.spark import executors
+from ikebana.processor.spark.executors import Placing
+from ikebana.processor.spark.workers import owners
 from support.waiting import wait_until
 
 
@@ -20,8 +20,8 @@ class Cluster:
         self.error: Exception | None = None
         self.asked = 0
         self._path = path
-        monkeypatch.setattr(placing, "executors_of", lambda _: frozenset(self.hosts))
-        monkeypatch.setattr(placing, "hosts_of", self._asked)
+        monkeypatch.setattr(executors, "executors_of", lambda _: frozenset(self.hosts))
+        monkeypatch.setattr(executors, "hosts_of", self._asked)
 
     def _asked(self, *_: object) -> dict[str, str]:
         self.asked += 1
@@ -32,9 +32,9 @@ class Cluster:
     @property
     def shards(self) -> list[str]:
         """The machine of each shard, as the source is told."""
-        told = placement.read(self._path)
+        told = owners.placement_in(self._path)
         assert told is not None
-        return [host.folder for _, host in sorted(placement.hosts_of(told).items())]
+        return [host.folder for _, host in sorted(owners.hosts_of(told).items())]
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import ConfigError
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.engine.testing.run import Run
-from ikebana.processor.kafka.output_messages import OutputReader
+from ikebana.processor.kafka.diff_topic import OutputReader
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.outputs import shape_of
 

@@ -13,7 +13,7 @@ from ikebana.processor.checkpoint.checkpoint import Logged
 from ikebana.processor.checkpoint.next_step import Desired, Observed
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.engine.testing.run import born
-from ikebana.processor.topics import reading_log
+from ikebana.processor.topics import input_times
 from ikebana.testing import Run
 
 SLIM = """
@@ -128,7 +128,7 @@ def test_what_is_read_again_is_late_also_while_that_goes_on(
     for number in range(12):
         n = "no number" if number in (9, 10) else number
         twins.send(number % 5 + 10 * (n != number), 3 * number, n, now=1_000)
-    monkeypatch.setattr(reading_log, "MOST_JUDGED", 1)
+    monkeypatch.setattr(input_times, "MOST_JUDGED", 1)
     twins.at = run.last.upper
     run.restart(twins.after)
     reached = set()
@@ -311,7 +311,7 @@ def started() -> Run:
 def test_what_is_not_known_of_the_first_time_is_said() -> None:
     """By the plan command, too, before anything is edited."""
     run = started()
-    full = reading_log.ReadingLog(is_full=True)
+    full = input_times.ReadingLog(is_full=True)
     known = {
         name: msgspec.structs.replace(t, log=full) for name, t in run.last.input_times.items()
     }
@@ -332,7 +332,7 @@ def test_what_is_not_known_of_the_first_time_is_said() -> None:
 
 
 def test_a_log_of_late_records_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_log, "MOST_JUDGED", 1)
+    monkeypatch.setattr(input_times, "MOST_JUDGED", 1)
     run = started()
     assert "more of its records were late than are logged" in refused(run, WIDE)
     # What needs none of it goes.

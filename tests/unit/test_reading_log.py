@@ -3,8 +3,8 @@
 import pytest
 
 from ikebana.processor.base.rows import Judged
-from ikebana.processor.topics import reading_log
-from ikebana.processor.topics.reading_log import ReadingLog
+from ikebana.processor.topics import input_times
+from ikebana.processor.topics.input_times import ReadingLog
 
 
 def test_ranges_of_one_frontier_are_one() -> None:
@@ -21,8 +21,8 @@ def test_ranges_of_one_frontier_are_one() -> None:
 
 def test_of_many_frontiers_some_are_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of them is later than what has been read allows."""
-    monkeypatch.setattr(reading_log, "_LEAST_REACHED", 4)
-    monkeypatch.setattr(reading_log, "_MOST_OFFSETS", 8)
+    monkeypatch.setattr(input_times, "_LEAST_REACHED", 4)
+    monkeypatch.setattr(input_times, "_MOST_OFFSETS", 8)
     log = ReadingLog()
     for number in range(1, 200):
         log = log.with_frontier(10 * number, {"t": {0: number, 1: 2 * number}})

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from ikebana.arrangements.rocks import LocalDamageError
-from ikebana.processor.watching.access import EVERYTHING
+from ikebana.processor.watching.guard import EVERYTHING
+from ikebana.serving.http.server import Probes
 from ikebana.serving.permitted import Permitted
-from ikebana.serving.probes import Probes
 from ikebana.serving.service import Service
 from support.served_topics import MemoryTopics, serving
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.processor.authoring.settings import Settings, SettingsError
-from ikebana.processor.spark import scaled
-from ikebana.processor.spark.scaled import FEWER_AFTER_S, MORE_AFTER_S, Scaling
+from ikebana.processor.spark import executors
+from ikebana.processor.spark.executors import FEWER_AFTER_S, MORE_AFTER_S, Scaling
 
 
 class Clock:
@@ -163,7 +163,7 @@ def test_a_run_asks_spark_when_batches_say_so(monkeypatch: pytest.MonkeyPatch) -
     """For more while they are long; it begins with what Spark has, after a restart too."""
     spark, told, seen = FakeSpark(["7", "10"]), list[str](), list[Any]()
     clock = Clock()
-    monkeypatch.setattr(scaled, "Scaling", functools.partial(Scaling, clock=clock))
+    monkeypatch.setattr(executors, "Scaling", functools.partial(Scaling, clock=clock))
     settings = Settings(
         "c",
         {"bootstrap.servers": "k:1"},
@@ -171,7 +171,7 @@ def test_a_run_asks_spark_when_batches_say_so(monkeypatch: pytest.MonkeyPatch) -
         spark={"spark.executor.instances": "1"},
         max_executors=8,
     )
-    ours = scaled.Scaled(settings, lambda: spark, seen.append, told.append)
+    ours = executors.Scaled(settings, lambda: spark, seen.append, told.append)
     report = SimpleNamespace(seconds=10.0, behind=0)
     for _ in range(4):
         clock.now += 11.0
@@ -186,7 +186,7 @@ def test_the_newest_executors_are_given_up() -> None:
     """Their ids are numbers, as texts."""
     spark = FakeSpark(["10", "9", "2", "11"])
 
-    scaled.ask_for(spark, 3)
+    executors.ask_for(spark, 3)
 
     assert sorted(spark.executors) == ["10", "2", "9"]
     assert spark.asked == [3]

@@ -22,9 +22,8 @@ from ikebana.processor.base.listening import Tls
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.serve import serve_command
-from ikebana.processor.watching import access, guard
-from ikebana.processor.watching.access import EVERYTHING, Access, Grant
-from ikebana.processor.watching.guard import AccessLimits, RateLimit
+from ikebana.processor.watching import guard
+from ikebana.processor.watching.guard import EVERYTHING, Access, AccessLimits, Grant, RateLimit
 from ikebana.processor.watching.plan_view import PlanView
 from ikebana.serving.http.operations import Position
 from ikebana.serving.http.wire import ARROW
@@ -89,7 +88,7 @@ def tokens(tmp_path: Path) -> Access:
     """What the file of tokens says."""
     path = tmp_path / "tokens.yaml"
     path.write_text(FILE)
-    return access.read(path)
+    return guard.read_access(path)
 
 
 @pytest.fixture
@@ -260,7 +259,7 @@ def test_a_token_without_collections_is_told_so(service: Service, tmp_path: Path
     """By every read of all that there are."""
     path = tmp_path / "tokens.yaml"
     path.write_text("tokens: [{name: none, token: none, collections: []}]")
-    with answering(service, AccessLimits(access.read(path))) as url:
+    with answering(service, AccessLimits(guard.read_access(path))) as url:
         for read in ("newest", "wait?time=1", "subscribe", "subscribe?as_of=5"):
             status, told = _ask(url, f"/v1/{read}", "none")
             assert (status, "there is no collection here" in told) == (404, True), read
@@ -287,7 +286,7 @@ def test_a_token_that_asks_too_often_has_to_wait(
     monkeypatch.setattr(guard, "_GUESSES", 0.001)
     slow = Grant("slow", None, rate=0.001)
     quick = Grant("quick")
-    digest = access.Access.of_tokens(["a", "b"]).grants or {}
+    digest = guard.Access.of_tokens(["a", "b"]).grants or {}
     tokens = Access(dict(zip(digest, (slow, quick), strict=True)))
     with answering(service, AccessLimits(tokens)) as url:
         assert _ask(url, "/v1/newest", "a")[0] == 200
@@ -358,7 +357,7 @@ def test_a_file_of_tokens_that_is_wrong_is_refused(tmp_path: Path, text: str, re
     path = tmp_path / "tokens.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError) as refused:
-        access.read(path)
+        guard.read_access(path)
     assert reason in str(refused.value)
     assert str(path) in str(refused.value)
 
@@ -370,11 +369,11 @@ def test_a_file_names_collections_that_there_are(tokens: Access, tmp_path: Path)
         tokens.check(["peoples", "loose", "places"])
     lines = tmp_path / "tokens"
     lines.write_text("one\n\ntwo\n")
-    assert access.read(lines).of("two") == Grant("token-2")
-    assert access.read(lines).of("three") is None
+    assert guard.read_access(lines).of("two") == Grant("token-2")
+    assert guard.read_access(lines).of("three") is None
     lines.write_text("one people\n")
     with pytest.raises(ConfigError, match="more than a token"):
-        access.read(lines)
+        guard.read_access(lines)
 
 
 def test_no_token_has_the_rights_of_nobody_by_its_name(service: Service, tmp_path: Path) -> None:
@@ -382,7 +381,7 @@ def test_no_token_has_the_rights_of_nobody_by_its_name(service: Service, tmp_pat
     path = tmp_path / "tokens.yaml"
     entry = "{{name: {0}, token: {0}, collections: [places]}}"
     path.write_text(f"tokens: [{entry.format('anyone')}, {entry.format('nobody')}]")
-    with answering(service, AccessLimits(access.read(path))) as url:
+    with answering(service, AccessLimits(guard.read_access(path))) as url:
         assert "people" not in _ask(url, "/ready", None)[1]
         for token in ("nobody", "anyone"):
             assert "places" in _ask(url, "/v1/collections", token)[1]

@@ -9,11 +9,10 @@ import ikebana
 from ikebana.arrangements.update import LARGEST, sums
 from ikebana.errors import AccessError, AwayError, ConfigError, IkebanaError
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.watching.access import Access
-from ikebana.processor.watching.guard import AccessLimits
+from ikebana.processor.watching.guard import Access, AccessLimits
 from ikebana.serving import client, reads
+from ikebana.serving.arrangement import Retention
 from ikebana.serving.reads import Reads, WaitedError
-from ikebana.serving.retention import Retention
 from ikebana.serving.service import Service
 from ikebana.serving.view import Bounds, UnknownCollectionError, UnreadableTimeError
 from support.docstring_examples import run_example

@@ -6,8 +6,7 @@ import pytest
 
 from ikebana import EventTime, Input, Output, Plan, Upsert
 from ikebana.processor.base.rows import Seen
-from ikebana.processor.topics.event_time import Where
-from ikebana.processor.topics.silence import Silence
+from ikebana.processor.topics.event_time import Silence, Where
 
 PATIENT = EventTime(clock="kafka", idle_ms=10_000)
 A = Input("a", ("t",), event_time=PATIENT)

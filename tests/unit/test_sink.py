@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 
 from ikebana.processor.spark.keyed_operator import GroupResult
 from ikebana.processor.spark.query import results_of
-from ikebana.processor.spark.source_config import reading_s, tell_reading
+from ikebana.processor.spark.source_task import reading_s, tell_reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,8 +11,7 @@ from ikebana.processor.base import log_lines
 from ikebana.processor.base.rows import Facts, IgnoredMessages, Updates, Upserts
 from ikebana.processor.base.sharding import LEAST, Hot, added_up, hash_of, hot_keys
 from ikebana.processor.watching import metrics
-from ikebana.processor.watching.hot_keys import OTHER, HotSeries, HotWarnings
-from ikebana.processor.watching.metrics import MetricSample
+from ikebana.processor.watching.metrics import OTHER_KEYS, HotSeries, HotWarnings, MetricSample
 
 HOT = b'{"id":7}'
 
@@ -133,7 +132,7 @@ def test_keys_that_change_in_each_batch_make_few_series() -> None:
         for sample in series.samples([Hot("records", "orders", 20_000, 9_000, f"{at}")])
     }
 
-    assert hashes == {*map(str, range(10)), OTHER}
+    assert hashes == {*map(str, range(10)), OTHER_KEYS}
 
 
 class Clock:

@@ -15,8 +15,7 @@ from ikebana.processor.base.transition import FILLED, Replayed
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.source import StreamReader
-from ikebana.processor.spark.source_config import SourceConfig
-from ikebana.processor.spark.source_task import Share
+from ikebana.processor.spark.source_task import Share, SourceConfig
 from ikebana.processor.spark.workers.network import Address
 from ikebana.processor.spark.workers.owners import Owners
 from ikebana.processor.topics import reclock

@@ -15,7 +15,7 @@ from ikebana.processor.cli.http_options import trusting
 from ikebana.processor.cli.top import Look, Server, page, top_command
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import guard
-from ikebana.processor.watching.access import Access
+from ikebana.processor.watching.guard import Access
 from ikebana.processor.watching.health import Health, HealthLimits
 from ikebana.processor.watching.monitor import Monitor
 from ikebana.serving.service import Service

@@ -25,11 +25,11 @@ from pyspark.sql.types import (
 from ikebana import Column, Input, Output, Plan, Upsert
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.planning.catalog import output_types
-from ikebana.processor.spark.topic_rows import RowMaker, schema_of
+from ikebana.processor.spark.topic_source import RowMaker, schema_of
 from ikebana.serving.arrangement import Closed, ServedArrangement
 from ikebana.serving.plain import flat, rows_of
-from ikebana.serving.sql.export import table_of
 from ikebana.serving.sql.query import run
+from ikebana.serving.sql.tables import table_of
 from ikebana.serving.view import CollectionView
 from support.served_collections import arrangement
 from support.sql_oracle import plan_of

@@ -24,9 +24,16 @@ from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.watching import Watching, watched
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import front, health
-from ikebana.processor.watching.access import Access, Grant
 from ikebana.processor.watching.answering import serving
-from ikebana.processor.watching.guard import METRICS, PROBES, AccessLimits, Guard, Rules
+from ikebana.processor.watching.guard import (
+    METRICS,
+    PROBES,
+    Access,
+    AccessLimits,
+    Grant,
+    Guard,
+    Rules,
+)
 from ikebana.processor.watching.monitor import Monitor
 from ikebana.processor.watching.sinks import no_sinks
 from support.browsers import chromium, looking

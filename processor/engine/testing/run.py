@@ -46,14 +46,12 @@ from ikebana.processor.topics import again, input_times, own_topics, reclock
 from ikebana.processor.topics.event_time import Where
 from ikebana.processor.topics.history import files_of
 from ikebana.processor.topics.input_times import InputTimes, Learned
-from ikebana.processor.topics.intake import Intake
+from ikebana.processor.topics.intake import Intake, UpdateIntake, intake_of
 from ikebana.processor.topics.literals import as_message, require_readable
 from ikebana.processor.topics.own_topics import taken_back
 from ikebana.processor.topics.slices import reading_of, rows_in, slices
-from ikebana.processor.topics.source_offset import SourceOffset, is_settled
-from ikebana.processor.topics.starting import started
+from ikebana.processor.topics.source_offset import SourceOffset, is_settled, started
 from ikebana.processor.topics.taking import MintingState
-from ikebana.processor.topics.update_intake import UpdateIntake, intake_of
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas

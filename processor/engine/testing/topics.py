@@ -9,8 +9,8 @@ from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
 from ikebana.processor.checkpoint.inputs import first_offsets
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.planning.plan import Input
-from ikebana.processor.topics.diff_input import ClosedProgress
 from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.taking import ClosedProgress
 
 
 class Topics:

@@ -6,16 +6,12 @@ Spark's changes that.  A fork of the host takes milliseconds and shares its memo
 
     python -m ikebana.processor.spark.workers.host KIND:DESCRIPTOR,… MODULE…
 
-The host listens on inherited sockets, and ends when its lifeline does: for a driver's host the
-lifeline is standard input.  At the socket of the kind `forks` it serves requests of `stand_in`.
-Each other socket belongs to an `owner` of shards or a `reader` of batches: it is forked when a
-client connects to its socket, and again if it dies; it ends when the host does.  The host has one
-thread, and opens only files that a fork can use.
+The host listens on inherited sockets, and ends when its lifeline does: for a driver's host, which
+`Workers` starts beside the JVM, the lifeline is standard input.  At the socket of the kind `forks`
+it serves requests of `stand_in`.  Each other socket belongs to an `owner` of shards or a `reader`
+of batches: it is forked when a client connects to its socket, and again if it dies; it ends when
+the host does.  The host has one thread, and opens only files that a fork can use.
 """
-
-# Decision (Pythons are forks of a host): Each Python imported pandas, Arrow and pyspark anew, and
-# one kind must answer within ten seconds, which no setting changes. `PYSPARK_PYTHON` is a program
-# that hands its streams to the host; without a host it is an ordinary Python.
 
 import functools
 import gc
@@ -27,23 +23,30 @@ import selectors
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from ikebana.processor.base import calls
 from ikebana.processor.spark import worker
+from ikebana.processor.spark.child_processes import kill_session, undisturbed
+from ikebana.processor.spark.workers.owners import Owners
 from ikebana.processor.spark.workers.stand_in import FORKS, INT, STREAMS
+
+# Decision (Pythons are forks of a host): Each Python imported pandas, Arrow and pyspark anew, and
+# one kind must answer within ten seconds, which no setting changes. `PYSPARK_PYTHON` is a program
+# that hands its streams to the host; without a host it is an ordinary Python.
 
 # The modules that Spark's Python processes run, and our modules that they load.
 EVERYWHERE = (
     "pyspark.worker",
     "ikebana.processor.spark.keyed_operator",
-    "ikebana.processor.spark.workers.batch_reader",
-    "ikebana.processor.spark.workers.owner",
+    "ikebana.processor.spark.workers.serving",
     "ikebana.processor.spark.source",
 )
 MODULES = (
@@ -58,6 +61,11 @@ MODULES = (
 END_OF_OWNERS_S = 5.0
 _LOOK_EVERY_S = 0.005
 _STDIN = 0
+
+PROGRAM = Path(__file__).with_name("python")
+"""The program that Spark runs as its Python, on each machine with this installation."""
+PYTHON_VARIABLE = "IKEBANA_PYTHON"
+"""The environment variable with the Python that the program stands in for."""
 
 
 class ForkRequest(NamedTuple):
@@ -216,9 +224,9 @@ class Host:
 
 def _serve(kind: str, listener: socket.socket, lifeline: int) -> None:
     # Not at the top: a host without such processes need not have imported them.
-    from ikebana.processor.spark.workers import batch_reader, owner
+    from ikebana.processor.spark.workers import serving
 
-    {"owner": owner, "reader": batch_reader}[kind].serve(listener, lifeline)
+    {"owner": serving.serve_owner, "reader": serving.serve_reader}[kind](listener, lifeline)
 
 
 def _received(asker: socket.socket) -> ForkRequest | None:
@@ -262,6 +270,70 @@ def _become(request: ForkRequest) -> None:
     # The module runs again, as the main module.
     sys.modules.pop(module, None)
     runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+class Workers:
+    """The host of a driver, and the environment by which processes find it.
+
+    `folder` gets the host's sockets, `log` its output.  It imports `modules` beforehand.  `owners`
+    and `readers` are the numbers of these processes; `max_batch_s` is how long a batch may take.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        log: Path | None,
+        modules: Sequence[str] = MODULES,
+        owners: int = 0,
+        readers: int = 0,
+        max_batch_s: float = 300.0,
+    ) -> None:
+        self.owners = Owners(str(folder), owners, readers)
+        # A call that does not return is reported in the file.
+        self.environment = {
+            **self.owners.variable,
+            **calls.variables(max_batch_s, folder / "stuck"),
+            PYTHON_VARIABLE: sys.executable,
+        }
+        with ExitStack() as open_here:
+            listeners = self.owners.listening(forks=True)
+            for each in listeners:
+                open_here.enter_context(each)
+            kinds = ",".join(f"{kind}:{each.fileno()}" for each, kind in listeners.items())
+            command = [sys.executable, "-m", "ikebana.processor.spark.workers.host"]
+            descriptors = [each.fileno() for each in listeners]
+            self._process = _started([*command, kinds, *modules], descriptors, log)
+
+    @property
+    def server(self) -> int:
+        """The process id of the host."""
+        return self._process.pid
+
+    def end(self, within_s: float = 0.0) -> None:
+        """End the host and its forks; owners of shards may take some seconds to close them."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with undisturbed():
+            if within_s:
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(min(within_s, END_OF_OWNERS_S))
+            kill_session(self._process)
+
+
+def _started(
+    command: Sequence[str], descriptors: Sequence[int], log: Path | None
+) -> "subprocess.Popen[bytes]":
+    # Threads of a library would be missing in forks; Spark gives its Pythons this hash seed.
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+    with undisturbed(), open(log or os.devnull, "ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stderr=output if log else None,
+            env=environment,
+            pass_fds=descriptors,
+            start_new_session=True,
+        )
 
 
 if __name__ == "__main__":

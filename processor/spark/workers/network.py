@@ -1,19 +1,23 @@
 """Connections between the processes of a run: over socket files on one machine, else over TCP.
 
-
 Over TCP both ends prove that they know the secret of the run, before anything is unpickled, by
-digests of random bytes from each of them (HMAC, as in `multiprocessing.connection`).  Where Spark
-encrypts what it sends, so do they: by TLS, with a certificate of the run (`secret`).
+digests of random bytes from each of them (HMAC, as in `multiprocessing.connection`).  The secret
+is a random text.  Where Spark encrypts what it sends, so do they, by TLS: the secret is then a
+private key with a certificate of its own, which no authority has signed.  All processes of the run
+have both, and trust nothing else.
 """
 
+import base64
+import datetime
+import functools
 import hmac
 import os
 import secrets
 import socket
 import ssl
+import tempfile
 from contextlib import suppress
 
-from ikebana.processor.spark.workers import secret
 from ikebana.processor.spark.workers.messages import DisconnectedError, received
 from ikebana.processor.spark.workers.stand_in import short
 
@@ -26,6 +30,12 @@ _SIZE = 32
 _CONNECTS_WITHIN_S = 5.0
 # How long to wait for the proof of a client that has connected.
 _PROVES_WITHIN_S = 10.0
+
+_ENCRYPTS = "tls:"
+_NAME = "ikebana"
+# A run may go on for years, and clocks of machines differ.
+_LASTS = datetime.timedelta(days=3_650)
+_CLOCKS_DIFFER_BY = datetime.timedelta(days=1)
 
 
 class StrangerError(OSError):
@@ -116,10 +126,10 @@ def accepted(listener: socket.socket) -> socket.socket:
 
 def _protected(connection: socket.socket, *, is_server: bool) -> socket.socket:
     """Encrypt a connection, if the secret of the run does so."""
-    contexts = secret.contexts(os.environ[VARIABLE])
-    if contexts is None:
+    secret = os.environ[VARIABLE]
+    if not encrypts(secret):
         return connection
-    server, client = contexts
+    server, client = _contexts(secret)
     try:
         return (server if is_server else client).wrap_socket(connection, server_side=is_server)
     except ssl.SSLError as error:
@@ -135,3 +145,61 @@ def _received(connection: socket.socket) -> bytes:
         return received(connection, _SIZE)
     except DisconnectedError as error:
         raise StrangerError("it has hung up") from error
+
+
+def new_secret(*, encrypts: bool) -> str:
+    """Return a new secret, in one line; with it, connections are encrypted if `encrypts`."""
+    return _ENCRYPTS + base64.b64encode(_pem()).decode() if encrypts else secrets.token_hex(32)
+
+
+def encrypts(secret: str) -> bool:
+    """Whether connections between processes that know this secret are encrypted."""
+    return secret.startswith(_ENCRYPTS)
+
+
+@functools.lru_cache(maxsize=1)
+def _contexts(secret: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Return the TLS contexts of servers and of clients, for a secret that encrypts."""
+    pem = base64.b64decode(secret.removeprefix(_ENCRYPTS))
+    server, client = (
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+    )
+    for context in (server, client):
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+    # A server waits for the end of a connection: nothing that the client has to read comes first.
+    server.num_tickets = 0
+    # OpenSSL reads keys from files only.  This one is readable for its owner, and goes at once.
+    with tempfile.NamedTemporaryFile(suffix=".pem") as file:
+        file.write(pem)
+        file.flush()
+        server.load_cert_chain(file.name)
+        client.load_verify_locations(file.name)
+    # Executors come and go at any address; what they prove is the key of the run.
+    client.check_hostname = False
+    return server, client
+
+
+def _pem() -> bytes:
+    # Imported here, because only runs that encrypt need it.
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, _NAME)])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCKS_DIFFER_BY)
+        .not_valid_after(now + _LASTS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return key.private_bytes(pem, form, plain) + certificate.public_bytes(pem)

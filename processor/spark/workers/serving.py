@@ -1,7 +1,19 @@
-"""The common part of processes that serve a run over sockets: owners of shards, and readers.
+"""The processes that serve a run over sockets: owners of shards, and readers of batches.
 
 Such a process is a fork of the host.  It serves one request after the other, and ends when the
 host ends, however that happens; if it is killed, the host starts another one.
+
+An *owner* computes and commits all batches of some shards.  Spark gives the task of a shard to
+any idle Python worker, so a database that a worker keeps open would be in the wrong process half
+of the time.  If a run has a host, a worker passes the batch on to the owner (`owners.py`), which
+keeps resources open for the next batch (`processor/engine/task.py`).  A shard never has two
+batches at a time: if Spark repeats a task after its worker was killed, the request waits until the
+first one has ended, and then adopts its committed batch.
+
+A *reader* reads parts of batches in place of Spark's tasks.  A task costs Spark and its Python
+workers some 20 ms of CPU time in every micro-batch, and passing on its rows costs as much again.
+So the driver has batches read before Spark runs them (`source.py`), and Spark passes on only the
+places of the rows (`left_rows.py`).
 """
 
 import os
@@ -11,24 +23,98 @@ import select
 import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Generic, TypeVar
 
+import msgspec
+
 from ikebana.processor.base import calls
+from ikebana.processor.engine.task import Job, OpenShards, encode_state
 from ikebana.processor.spark import worker
+from ikebana.processor.spark.source_task import SourceConfig, connected, packed_rows
 from ikebana.processor.spark.workers import left_rows, messages, network
-from ikebana.processor.spark.workers.messages import Answer, MissingContent, Raised, Sealed
-from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE
+from ikebana.processor.spark.workers.messages import (
+    Answer,
+    Ask,
+    Done,
+    Fetch,
+    FetchedRow,
+    MissingContent,
+    Raised,
+    ReadRows,
+    Sealed,
+)
+from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, Owners
 from ikebana.processor.spark.workers.stand_in import VARIABLE
 
+# Decision (shards have owners): Spark gives a task to any idle worker, so a worker that kept a
+# shard's database and producer would often be the wrong one. A lock that workers hand over would
+# open and fence in half of the batches (not tried).
+
+# Decision (batches are read before Spark runs them): `partitions` is called when a batch is
+# logged, so processes of the run read it side by side. What fails is left to Spark's tasks. Not
+# the owners: a batch's records displaced what a batch had left warm in their memory.
+
 Content = TypeVar("Content")
+OWNER_NAME, READER_NAME = "ikebana-owner", "ikebana-reader"
 # A request is sent without pauses; a client that was stopped meanwhile is not waited for longer.
 _SENT_WITHIN_S = 120.0
 _LOCAL_VARIABLES = (VARIABLE, EXECUTOR_VARIABLE, left_rows.VARIABLE, calls.REPORT_VARIABLE)
 
 
-def serve(
+def serve_owner(listener: socket.socket, lifeline: int) -> None:
+    """Serve the requests of workers until the descriptor `lifeline` is at its end."""
+    shards, jobs = OpenShards(), _CachedContent[Job]()
+
+    def answer(connection: socket.socket) -> None:
+        ask = messages.receive(connection, Ask)
+        rows = deque(messages.received(connection, size) for size in ask.rows)
+
+        def run(job: Job) -> Done:
+            marker = shards.run(job, ask.shard, ask.state, left_rows.resolve(_drained(rows)))
+            return Done(encode_state(marker.manifest), msgspec.json.encode(marker))
+
+        jobs.answer(connection, ask.job, run)
+
+    _serve(OWNER_NAME, listener, lifeline, answer, shards.close)
+
+
+def _drained(rows: deque[bytes]) -> Iterator[bytes]:
+    """Yield the rows, and drop each so that its memory is freed after unpacking."""
+    while rows:
+        yield rows.popleft()
+
+
+def serve_reader(listener: socket.socket, lifeline: int) -> None:
+    """Serve the requests of the driver until the descriptor `lifeline` is at its end."""
+    configs = _CachedContent[SourceConfig]()
+    # Where other machines fetch rows of this host; empty if there are no others.
+    host = Owners.here()
+    port = listener.getsockname()[1] if listener.family != socket.AF_UNIX else 0
+    address = f"{host.folder}:{port}" if host is not None and port else ""
+
+    def answer(connection: socket.socket) -> None:
+        asked = messages.receive_asked(connection)
+        if isinstance(asked, Fetch):
+            _answer(
+                connection, lambda: FetchedRow(left_rows.read(asked.path, asked.start, asked.size))
+            )
+            return
+
+        def read(config: SourceConfig) -> ReadRows:
+            packed = packed_rows(config, pickle.loads(asked.share), connected(config.kafka))
+            folder = config.rows or os.environ.get(left_rows.VARIABLE, "")
+            left_rows.forget_before(folder, asked.batch)
+            return ReadRows(left_rows.passed_on(packed, folder, asked.batch, address))
+
+        configs.answer(connection, asked.config, read)
+
+    _serve(READER_NAME, listener, lifeline, answer, lambda: None)
+
+
+def _serve(
     name: str,
     listener: socket.socket,
     lifeline: int,
@@ -50,7 +136,7 @@ def serve(
             answer(connection)
 
 
-class CachedContent(Generic[Content]):
+class _CachedContent(Generic[Content]):
     """The last content that requests have named by digest: a run has one at a time."""
 
     def __init__(self) -> None:
@@ -74,7 +160,7 @@ class CachedContent(Generic[Content]):
             calls.arm()
             return do(content)
 
-        answer(connection, run)
+        _answer(connection, run)
 
     def _opened(self, digest: str, sealed: Sealed | None) -> Content:
         if sealed is not None:
@@ -88,7 +174,7 @@ class CachedContent(Generic[Content]):
         return self._content
 
 
-def answer(connection: socket.socket, do: Callable[[], Answer]) -> None:
+def _answer(connection: socket.socket, do: Callable[[], Answer]) -> None:
     """Send the result of a function, or the error that it raises."""
     try:
         result = do()

@@ -1,12 +1,18 @@
-"""The report of a committed batch, for the watchers of a run."""
+"""The report of a committed batch, for the watchers of a run, and words for what waits then."""
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ikebana.processor.base.noted import Noted, merged
 from ikebana.processor.base.sharding import Hot, added_up, shown
+from ikebana.processor.base.texts import moment
 from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.checkpoint.parts import MOST_COUNTED
+from ikebana.processor.topics.taking import InputsState
+
+if TYPE_CHECKING:
+    pass
 
 
 class Filling(NamedTuple):
@@ -90,3 +96,44 @@ def _filling(markers: list[Marker]) -> Filling | None:
     last = min(fillings, key=lambda each: each.done)
     share = sum(each.done for each in fillings) / (len(fillings) * last.parts)
     return Filling(last.done, last.parts, last.name, share, sum(each.keys for each in fillings))
+
+
+def held_words(standing: InputsState | None, waiting: int) -> str | None:
+    """Describe how many records wait for which inputs; None if none waits.
+
+    >>> late = InputsState(40, {"orders": 90, "customers": 40}, [], ["customers"], ahead=True)
+    >>> held_words(late, 22)
+    '22 records wait for customers to come past 40'
+    """
+    if not waiting:
+        return None
+    count = f"{'at least ' if waiting >= MOST_COUNTED else ''}{waiting:,} records"
+    verb = "wait" if waiting > 1 else "waits"
+    count = count if waiting > 1 else "1 record"
+    if standing is None:
+        return f"{count} {verb} for the frontier to pass their times"
+    if not standing.held_by:
+        return f"{count} {verb} for a record of a later time than all that were seen"
+    names = " and ".join(standing.held_by)
+    return f"{count} {verb} for {names} to come past {moment(standing.upper)}"
+
+
+def stands_words(standing: InputsState) -> str:
+    """Describe the frontier of each input.
+
+    >>> state = InputsState(40, {"orders": 90, "names": 40}, ["names"], ["orders"], ahead=True)
+    >>> stands_words(state)
+    'names is silent after 39, orders is at 90'
+    """
+    words = [
+        f"{name} is silent after {moment(at - 1)}"
+        if name in standing.silent
+        else f"{name} is at {moment(at)}"
+        for name, at in standing.frontiers.items()
+    ]
+    words += [f"{name} is silent" for name in standing.silent if name not in standing.frontiers]
+    return ", ".join(sorted(words))
+
+
+def nowhere() -> None:
+    """Return None: no input has times of its own, or their frontiers are not known yet."""
