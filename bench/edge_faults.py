@@ -391,7 +391,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:kernels: two starts of Spark begin in one process": (
         "tests/unit/test_attempts.py::test_of_starts_at_the_same_time",
-        "processor/spark/supervised.py",
+        "processor/spark/alone.py",
         "if not is_free or _is_running():",
         "if _is_running():",
     ),
