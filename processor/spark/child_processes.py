@@ -1,11 +1,14 @@
-"""Start and end child processes that lead sessions of their own; set their environment."""
+"""Start and end child processes that lead sessions of their own; their environment and Python."""
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 _LOOK_EVERY_S = 0.005
 # A process that has not ended by then is stuck in the kernel.
@@ -69,3 +72,23 @@ def environment(**variables: str) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def is_this_python(command: str) -> bool:
+    """Return whether a command runs the same Python as this process, with the same packages.
+
+    An environment has several names for its Python, such as `python` and `python3.11`, and
+    shares the interpreter behind these links with other environments.  So the environment's
+    folder and the interpreter are compared, not the names.
+    """
+    path = shutil.which(command)
+    if path is None:
+        return False
+    interpreter = os.path.realpath(path)
+    # Python looks for its environment beside the link by which it was called.
+    environment = Path(path).absolute().parent.parent
+    if not (environment / "pyvenv.cfg").exists():
+        environment = Path(interpreter).parent.parent
+    return interpreter == os.path.realpath(sys.executable) and (
+        os.path.realpath(environment) == os.path.realpath(sys.prefix)
+    )

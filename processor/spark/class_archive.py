@@ -33,9 +33,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from ikebana.processor.base.machine import cache_folder
-from ikebana.processor.spark.installed import HOME
+from ikebana.processor.base.machine import cache_folder, folder_of
 
+_folder = folder_of("pyspark")
+assert _folder is not None, "pyspark is installed with ikebana"
+HOME = _folder
+"""The folder of the Spark within pyspark."""
 _JARS = HOME / "jars"
 SHARED = Path(sys.prefix) / "share" / "ikebana"
 """The folder of the installation, for all its users; it may not exist."""

@@ -14,8 +14,8 @@ from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.fast_paths import OWNERS, FastPath, compiled_code
 from ikebana.processor.base.processes import Closes
 from ikebana.processor.linear.functions import FOLDER_VARIABLE
+from ikebana.processor.spark.child_processes import is_this_python
 from ikebana.processor.spark.connection import is_stopped
-from ikebana.processor.spark.installed import is_this_python
 from ikebana.processor.spark.options import OWNED, spark_settings
 from ikebana.processor.spark.session import RunFolder
 from ikebana.processor.spark.workers import daemon

@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING
 
 from ikebana.processor.spark import class_archive
 from ikebana.processor.spark.child_processes import kill_session, undisturbed
-from ikebana.processor.spark.installed import HOME
 from ikebana.processor.spark.workers import network
 
 if TYPE_CHECKING:
@@ -242,7 +241,7 @@ def why_indirect(options: Mapping[str, str], environ: Mapping[str, str]) -> str 
         return "the master is YARN"
     if options.get("spark.submit.deployMode", "client") != "client":
         return "spark.submit.deployMode is not client"
-    if _home(environ).resolve() != HOME.resolve():
+    if _home(environ).resolve() != class_archive.HOME.resolve():
         return "SPARK_HOME is another Spark than pyspark's"
     for name in _OWN_SPARK:
         if name in environ:
@@ -278,4 +277,4 @@ def _configuration(environ: Mapping[str, str]) -> Path | None:
 
 
 def _home(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("SPARK_HOME") or HOME)
+    return Path(environ.get("SPARK_HOME") or class_archive.HOME)

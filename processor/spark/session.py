@@ -21,8 +21,7 @@ from ikebana.processor.base.fast_paths import OWNERS, FastPath, compiled_code
 from ikebana.processor.base.machine import find_java
 from ikebana.processor.base.processes import Stopped
 from ikebana.processor.spark import class_archive, jvm
-from ikebana.processor.spark.child_processes import environment
-from ikebana.processor.spark.installed import is_this_python
+from ikebana.processor.spark.child_processes import environment, is_this_python
 from ikebana.processor.spark.jvm import END_WITHIN_S, Jvm
 from ikebana.processor.spark.options import (
     EXECUTORS_JAVA_OPTIONS,

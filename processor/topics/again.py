@@ -2,9 +2,9 @@
 
 Their operators are separate from all others (`planning.backfill`).
 
-* With event times, each record counts at the same time as when it was read first; the log of
-  that input has these times (`topics.reading_log`).  They lie in the past, so the operators have
-  intervals of their own, up to the frontier that the log has for the offsets read again so far.
+* With event times, each record counts at the same time as when it was read first; the input's
+  `ReadingLog` has these times.  They lie in the past, so the operators have intervals of their
+  own, up to the frontier that the log has for the offsets read again so far.
   Records of later times wait as in any operator.  When the input has caught up, its operators
   have, too.
 * Records without times of their own count when they are read, at the last closed time.

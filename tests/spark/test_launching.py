@@ -7,7 +7,7 @@ import pytest
 
 from ikebana.processor.base.machine import find_java
 from ikebana.processor.spark import jvm
-from ikebana.processor.spark.installed import HOME
+from ikebana.processor.spark.class_archive import HOME
 from support.waiting import patient
 
 pytestmark = [pytest.mark.full, pytest.mark.spark]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ikebana.processor.base.fast_paths import FastPath, in_words
-from ikebana.processor.spark.installed import is_this_python
+from ikebana.processor.spark.child_processes import is_this_python
 
 PATHS = (FastPath("owners", "executors open their shards"), FastPath("compiled code"))
 

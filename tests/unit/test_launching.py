@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ikebana.processor.spark import class_archive, jvm
-from ikebana.processor.spark.installed import HOME
+from ikebana.processor.spark.class_archive import HOME
 from ikebana.processor.spark.options import encrypts
 
 OPTIONS = {
