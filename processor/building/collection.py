@@ -282,7 +282,7 @@ class Collection(Generic[Key, Value]):
         operator = name or (f"{source}_total" if total else f"{source}_by_{of}")
         all_named = {**dict(pairs(aggregates or {}, "aggregates")), **named}
         reduce = Reduce(operator, source, tuple(all_named.items()), by, function, total)
-        return add_operator(self.parts, reduce)
+        return _add_operator(self.parts, reduce)
 
     def as_of(
         self,
@@ -334,7 +334,7 @@ class Collection(Generic[Key, Value]):
         join = AsOfJoin(
             operator, *inputs, texts(on, "on"), columns, key, at, outer, retract, locked_by=lock
         )
-        return add_operator(self.parts, join)
+        return _add_operator(self.parts, join)
 
     def distinct(self, *columns: str, name: str | None = None) -> "Collection[Any, Any]":
         """Keep each row once, as these columns or all that are declared; the row is the key.
@@ -571,7 +571,7 @@ class Collection(Generic[Key, Value]):
         return self.then(step)
 
 
-def add_operator(parts: Parts, operator: Operator) -> Collection[Any, Any]:
+def _add_operator(parts: Parts, operator: Operator) -> Collection[Any, Any]:
     """Add an operator to the parts, and return its collection."""
     return Collection(parts, parts.add(operator))
 
@@ -584,7 +584,7 @@ def add_join(
 ) -> Collection[Any, Any]:
     """Add a delta join, of which some inputs may be outer, and return its collection."""
     if not left and not full:
-        return add_operator(parts, join)
+        return _add_operator(parts, join)
     # DuckDB takes a while to import, and memory: only where there is SQL.
     from ikebana.processor.building.views import derived
 
@@ -600,7 +600,7 @@ def concat(
 ) -> Collection[Any, Any]:
     """Add collections: the count of each pair is the sum of its counts."""
     sources = tuple(each.built_in(parts) for each in collections)
-    return add_operator(parts, Concat(name or "_and_".join(sources), sources))
+    return _add_operator(parts, Concat(name or "_and_".join(sources), sources))
 
 
 def _only_chooses(step: Sql) -> bool:
@@ -671,7 +671,7 @@ class Topic(Generic[Row]):
         input unless `name` is given.
         """
         self.parts.read(self.input)
-        return add_operator(self.parts, Upsert(name or self.input.name, self.input.name))
+        return _add_operator(self.parts, Upsert(name or self.input.name, self.input.name))
 
     def machine(
         self,
@@ -703,7 +703,7 @@ class Topic(Generic[Row]):
         """
         self.parts.read(self.input)
         operator = name or f"{self.input.name}_{_called(step)}"
-        return add_operator(
+        return _add_operator(
             self.parts, StateMachine(operator, self.input.name, step, view, version, migrate)
         )
 

@@ -86,7 +86,7 @@ class Sources(NamedTuple):
     datum: str | None
 
 
-class RowFailure(NamedTuple):
+class _RowFailure(NamedTuple):
     """A row that cannot be evaluated, and why."""
 
     row: int
@@ -94,13 +94,13 @@ class RowFailure(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedRows:
+class _JoinedRows:
     """Results in columns of one length; `rows` has the position of the row behind each."""
 
     rows: list[int]
     keys: list[bytes]
     values: list[bytes]
-    failed: list[RowFailure]
+    failed: list[_RowFailure]
 
 
 class Maker:
@@ -137,10 +137,10 @@ class Maker:
         """The step compiled: a step that only picks columns mostly does without."""
         return self._compiled(self._step)
 
-    def make(self, payloads: Sequence[bytes], data: Sequence[bytes | None]) -> JoinedRows:
+    def make(self, payloads: Sequence[bytes], data: Sequence[bytes | None]) -> _JoinedRows:
         """Evaluate rows; `data` has the match of each, None for a row without one."""
         if (picked := self._picked(payloads, data)) is not None:
-            outcome, failed = picked, list[RowFailure]()
+            outcome, failed = picked, list[_RowFailure]()
         else:
             outcome, failed = self._outcome(self._query, payloads, data)
         # On rows straight from a relation no predicate has failed yet.
@@ -154,7 +154,7 @@ class Maker:
             failures = {each.row: each.reason for each in failed}
             # Paths may meet the reasons in any order, so the least one is reported.
             result.failed.extend(
-                RowFailure(row, min(why, default=failures.get(row, "")))
+                _RowFailure(row, min(why, default=failures.get(row, "")))
                 for row, why in reasons.items()
             )
         else:
@@ -163,7 +163,7 @@ class Maker:
 
     def _go_on(
         self,
-        result: JoinedRows,
+        result: _JoinedRows,
         payloads: Sequence[bytes],
         data: Sequence[bytes | None],
         reasons: Mapping[int, Sequence[str]],
@@ -207,7 +207,7 @@ class Maker:
 
     def _picked(
         self, payloads: Sequence[bytes], data: Sequence[bytes | None]
-    ) -> JoinedRows | None:
+    ) -> _JoinedRows | None:
         """The results of a step that only picks columns, if their texts may stay unchanged."""
         if self._picking is None or not payloads:
             return None
@@ -215,20 +215,20 @@ class Maker:
         if not self._picking.takes(columns):
             return None
         keys, values = self._picking.pick(columns)
-        return JoinedRows([*range(len(payloads))], keys or [], values or [], [])
+        return _JoinedRows([*range(len(payloads))], keys or [], values or [], [])
 
     def _outcome(
         self, query: Query, payloads: Sequence[bytes], data: Sequence[bytes | None]
-    ) -> tuple[JoinedRows, list[RowFailure]]:
+    ) -> tuple[_JoinedRows, list[_RowFailure]]:
         if not payloads:
-            return JoinedRows([], [], [], []), []
+            return _JoinedRows([], [], [], []), []
 
         def columns(fields: tuple[str, ...]) -> list[Sequence[bytes | None]]:
             return self._columns(fields, payloads, data)
 
         outcome, failed = query.outcome_of(len(payloads), columns, whose=self._whose)
-        failures = [RowFailure(each.row, each.reason) for each in failed]
-        return JoinedRows(outcome.rows, outcome.keys or [], outcome.values or [], []), failures
+        failures = [_RowFailure(each.row, each.reason) for each in failed]
+        return _JoinedRows(outcome.rows, outcome.keys or [], outcome.values or [], []), failures
 
     def _columns(
         self, fields: Sequence[str], payloads: Sequence[bytes], data: Sequence[bytes | None]
@@ -311,10 +311,10 @@ def _marked(value: bytes, reason: str) -> bytes:
     return _MARK + _text_of(reason) + rest
 
 
-def _without(result: JoinedRows, rows: Collection[int]) -> JoinedRows:
+def _without(result: _JoinedRows, rows: Collection[int]) -> _JoinedRows:
     """The results of all other rows."""
     places = [at for at, row in enumerate(result.rows) if row not in rows]
-    return JoinedRows(
+    return _JoinedRows(
         [result.rows[at] for at in places],
         [result.keys[at] for at in places],
         [result.values[at] for at in places],

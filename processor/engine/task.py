@@ -147,7 +147,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class ShardBatch:
+class _ShardBatch:
     """A batch of a shard: its tick, its records, and the manifest in Spark's state."""
 
     shard: int
@@ -159,7 +159,7 @@ class ShardBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class ShardPlace:
+class _ShardPlace:
     """Where a shard's files and its local database are."""
 
     files: Folder
@@ -182,13 +182,13 @@ def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Mar
     )
 
 
-def _request(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> ShardBatch:
+def _request(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> _ShardBatch:
     """Unpack what a shard is asked to do; `state` is the manifest in Spark's state row."""
     tick, records, size = unpacked(rows)
-    return ShardBatch(shard, tick, records, _committed(job, shard, state), size)
+    return _ShardBatch(shard, tick, records, _committed(job, shard, state), size)
 
 
-def _begun(job: Job, asked: ShardBatch) -> tuple[TransactionalProducer, Adopt | Compute]:
+def _begun(job: Job, asked: _ShardBatch) -> tuple[TransactionalProducer, Adopt | Compute]:
     """Fence all other producers of a shard, then read its last marker and decide what to do.
 
     Raises:
@@ -208,7 +208,7 @@ def _begun(job: Job, asked: ShardBatch) -> tuple[TransactionalProducer, Adopt | 
     return producer, decision
 
 
-def _holder(job: Job, asked: ShardBatch) -> Holder:
+def _holder(job: Job, asked: _ShardBatch) -> Holder:
     """The instance that runs a shard."""
     return Holder(job.plan, job.epoch, job.incarnation, asked.shard)
 
@@ -218,9 +218,9 @@ def last_marker(job: Job, shard: int, end: int | None = None) -> Marker | None:
     return markers.last_marker(_reader(_frozen(job.kafka)), job.plan.markers_topic, shard, end)
 
 
-def _place_of(job: Job, shard: int, databases: LocalDatabases | None = None) -> ShardPlace:
+def _place_of(job: Job, shard: int, databases: LocalDatabases | None = None) -> _ShardPlace:
     """The place of a shard; by default its local database is opened for a batch and closed."""
-    return ShardPlace(
+    return _ShardPlace(
         Folder.at(job.location, "shards", f"{shard:04d}"),
         databases or LocalDatabases(Path(job.local), _name_of_copies(job)),
     )
@@ -234,9 +234,9 @@ def _name_of_copies(job: Job) -> str:
 def _computed(
     job: Job,
     producer: TransactionalProducer,
-    asked: ShardBatch,
+    asked: _ShardBatch,
     decision: Compute,
-    place: ShardPlace | None = None,
+    place: _ShardPlace | None = None,
 ) -> Marker:
     """Compute a batch, and commit it."""
     done = compute(job, asked.tick, decision.manifest, asked.records, place)
@@ -259,7 +259,7 @@ def compute(
     tick: Tick,
     manifest: Manifest,
     records: Sequence[Records],
-    place: ShardPlace | None = None,
+    place: _ShardPlace | None = None,
 ) -> Computed:
     """Run the kernels on the state that a manifest names, and write what they change."""
     place = place or _place_of(job, manifest.shard)
@@ -417,7 +417,7 @@ def _frozen(settings: Mapping[str, str]) -> frozenset[tuple[str, str]]:
 
 
 # A producer has some five threads and as many connections, a database some 30 open files.
-MOST_OPEN = 64
+_MOST_OPEN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,7 +427,7 @@ class _Open:
     job: Job
     producer: TransactionalProducer
     marker: Marker
-    place: ShardPlace
+    place: _ShardPlace
 
 
 class OpenShards:
@@ -436,7 +436,7 @@ class OpenShards:
     Not thread-safe: it serves one batch of one shard after the other.
     """
 
-    def __init__(self, most: int = MOST_OPEN) -> None:
+    def __init__(self, most: int = _MOST_OPEN) -> None:
         self._most = most
         # In the order of their last use.
         self._open: dict[int, _Open] = {}
@@ -471,7 +471,7 @@ class OpenShards:
         if self._databases is not None:
             self._databases[1].close_all()
 
-    def _run(self, job: Job, asked: ShardBatch, earlier: _Open | None) -> _Open:
+    def _run(self, job: Job, asked: _ShardBatch, earlier: _Open | None) -> _Open:
         if earlier is not None and earlier.job == job:
             decision = goes_on(_holder(job, asked), asked.tick, earlier.marker, asked.manifest)
             if decision is not None:

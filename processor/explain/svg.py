@@ -21,7 +21,7 @@ from typing import NamedTuple
 from ikebana.processor.explain.explanation import Explanation
 from ikebana.processor.explain.graph import Box, Graph
 
-COLUMN_GAP = 56.0
+_COLUMN_GAP = 56.0
 ROW_GAP = 22.0
 _LANE = 6.0
 _SWEEPS = 8
@@ -92,7 +92,7 @@ def layout(graph: Graph, sizes: Mapping[str, Size]) -> Layout:
             middles[box.id] = max(below, default=0.0) + heights[box.id] / 2
             layer.append(box.id)
     widths = [max((_width(node, sizes) for node in layer), default=0.0) for layer in layers]
-    lefts = [sum(widths[:at]) + COLUMN_GAP * at for at in range(count)]
+    lefts = [sum(widths[:at]) + _COLUMN_GAP * at for at in range(count)]
     columns = list(zip(lefts, widths, strict=True))
     top = min((middles[node] - heights[node] / 2 for node in middles), default=0.0)
     places = {

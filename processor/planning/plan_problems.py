@@ -361,7 +361,7 @@ def input_problems(source: Input, unread: Unread) -> Iterator[Problem]:
     yield from _option_problems(source)
     yield from _column_problems(source)
     yield from _metadata_problems(source)
-    yield from history_problems(source)
+    yield from _history_problems(source)
     if source.on_new_column == "add" and not (source.columns and source.traits.codec):
         yield f"{path}.on_new_column", "adds to declared columns: without any, all are read"
     if source.size is not None and source.size < 1:
@@ -556,7 +556,7 @@ _SECRETS = ("secret", "token", "password", "credential", "authorization")
 _WITH_PASSWORD = re.compile("://[^/@]*:[^/@]*@")
 
 
-def history_problems(source: Input) -> Iterator[Problem]:
+def _history_problems(source: Input) -> Iterator[Problem]:
     """All problems of the history of an input."""
     history, path = source.history, f"inputs.{source.name}.history"
     if history is None:

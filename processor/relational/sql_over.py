@@ -85,7 +85,7 @@ def with_functions(
     With `most`, only rows are needed for which the first result, a rank, is at most that.
     """
     by = [(name, quoted(name), source.types[name]) for name in over.partition]
-    order, is_descending = order_of_rows(source, over.orders)
+    order, is_descending = _order_of_rows(source, over.orders)
     functions = tuple(each.function for each in results)
     table = making.windowed(
         source, what, by, functions, order, is_descending=is_descending, most=most
@@ -96,7 +96,7 @@ def with_functions(
     return making.linear(table, f"{what}.rows", Sql(select=(*columns, *values)), facts=facts)
 
 
-def order_of_rows(source: Table, orders: Sequence[Order]) -> tuple[str | None, bool]:
+def _order_of_rows(source: Table, orders: Sequence[Order]) -> tuple[str | None, bool]:
     """SQL of the order of rows, None without one; and whether it is descending."""
     parts, _, aggregate = ordering(source, orders)
     order = struct((f"o{at}", sql) for at, sql in enumerate(parts)) if parts else None
@@ -433,7 +433,7 @@ class _Function:
             raise SqlQueryError(
                 f"RANGE with a distance in {kind} is not supported", self.call.place
             )
-        sql, _ = order_of_rows(self.source, [order])
+        sql, _ = _order_of_rows(self.source, [order])
         assert sql is not None, "there is an order"
         return sql.replace(name, bound)
 
