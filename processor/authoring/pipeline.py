@@ -26,15 +26,16 @@ from ikebana.processor.authoring import deliver_part
 from ikebana.processor.authoring.deliver_part import SinkFile
 from ikebana.processor.authoring.document import Document
 from ikebana.processor.authoring.operator_kinds import KINDS
-from ikebana.processor.authoring.pipeline_file import PipelineFile, PlanPart
-from ikebana.processor.authoring.pipeline_yaml import read_yaml
-from ikebana.processor.authoring.settings import KAFKA_NAMES, OWNED_KAFKA, Settings, SettingsError
-from ikebana.processor.authoring.settings_part import (
+from ikebana.processor.authoring.pipeline_file import (
     SETTINGS_VARIABLE,
+    PipelineFile,
     Placed,
+    PlanPart,
     SettingsPart,
     overlaid,
 )
+from ikebana.processor.authoring.pipeline_yaml import read_yaml
+from ikebana.processor.authoring.settings import KAFKA_NAMES, OWNED_KAFKA, Settings, SettingsError
 from ikebana.processor.authoring.values import Part, shown
 from ikebana.processor.base.texts import counted, did_you_mean, hint, printable
 from ikebana.processor.linear.functions import look_in

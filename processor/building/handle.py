@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.pipeline import text_of_sinks
+from ikebana.processor.authoring.pipeline_file import SETTINGS_VARIABLE
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.authoring.settings_part import SETTINGS_VARIABLE
 from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.processes import Stopping, on_signals

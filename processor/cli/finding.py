@@ -8,8 +8,8 @@ from pathlib import Path
 from ikebana.errors import CheckpointError, ConfigError
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.authoring.pipeline import given_settings
+from ikebana.processor.authoring.pipeline_file import SETTINGS_VARIABLE
 from ikebana.processor.authoring.pipeline_yaml import read_yaml
-from ikebana.processor.authoring.settings_part import SETTINGS_VARIABLE
 from ikebana.processor.building.loading import is_reference, pipeline_named
 
 

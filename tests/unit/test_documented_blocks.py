@@ -18,7 +18,7 @@ import flights
 import shop
 from ikebana import evaluate, load
 from ikebana.processor.authoring import pipeline
-from ikebana.processor.authoring.settings_part import SETTINGS_VARIABLE
+from ikebana.processor.authoring.pipeline_file import SETTINGS_VARIABLE
 from ikebana.processor.cli import demo
 from ikebana.processor.cli.main import cli
 from ikebana.processor.explain.explanation import explained
