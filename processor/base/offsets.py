@@ -1,11 +1,19 @@
-"""Offsets of topics, by topic and partition: how far they are read, and what is left."""
+"""Topics as brokers describe them, and their offsets: how far they are read, and what is left."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 Positions = dict[str, dict[int, int]]
 """By topic and partition, an offset: where the partition begins or ends, or is read up to."""
 Offsets = Mapping[str, Mapping[int, int]]
 """The same, which is only read."""
+
+
+class TopicInfo(NamedTuple):
+    """The id of a topic, which a later one of the same name does not have, and its size."""
+
+    id: str
+    partitions: int
 
 
 def offset_in(topic: str, partition: int, *sources: Offsets) -> int:

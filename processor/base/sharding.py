@@ -9,7 +9,6 @@ costs nothing and a large one next to nothing.
 """
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,30 +32,6 @@ from ikebana.processor.base.rows import (
     columns_of,
     in_columns_of,
 )
-
-# No name of a user has an @.
-_GENERATION = re.compile(r"@\d+")
-_LAST = re.compile(r"@(\d+)$")
-
-
-def shown(name: str) -> str:
-    """Return the name of a part as the user has written it.
-
-    >>> shown("totals@2"), shown("totals"), shown("sold@3/o/0")
-    ('totals', 'totals', 'sold/o/0')
-    """
-    return _GENERATION.sub("", name)
-
-
-def generation(name: str) -> int:
-    """Return the generation of a part, counted from 1.
-
-    >>> generation("totals@2"), generation("totals")
-    (2, 1)
-    """
-    match = _LAST.search(name)
-    return int(match[1]) if match else 1
-
 
 # Decision (hot keys in a sample): A sketch over all records would find keys that are hot over
 # hours and in no batch, which hold nobody up. Hashes are plain SHA-256, so `sha256sum` finds a

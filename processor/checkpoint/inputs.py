@@ -1,23 +1,14 @@
 """Check that input topics are the same as when they were last read."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
 
 from ikebana.errors import SourceError
-from ikebana.processor.base.offsets import Offsets, offset_in
-from ikebana.processor.base.sharding import shown
+from ikebana.processor.base.generations import shown
+from ikebana.processor.base.offsets import Offsets, TopicInfo, offset_in
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics.taking import ClosedProgress
-
-
-class TopicInfo(NamedTuple):
-    """The id of a topic, which a later one of the same name does not have, and its size."""
-
-    id: str
-    partitions: int
-
 
 _ANEW = "Start with a new checkpoint and new output topics."
 

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor.base.offsets import Offsets
+from ikebana.processor.base.offsets import Offsets, TopicInfo
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged
 from ikebana.processor.checkpoint.commits import Lease, Marker
-from ikebana.processor.checkpoint.inputs import TopicInfo
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import ERRORS, Output, Plan

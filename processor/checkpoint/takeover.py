@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from ikebana.arrangements.manifest import Manifest
 from ikebana.errors import FencedError
+from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged
 from ikebana.processor.checkpoint.commits import (
     NEWER_GOES_ON,
@@ -28,7 +29,6 @@ from ikebana.processor.checkpoint.commits import (
     first_marker,
     replaced,
 )
-from ikebana.processor.checkpoint.inputs import TopicInfo
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.checkpoint.starting import (
     GoOn,

@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable
 
 from ikebana.errors import TooMuchError
-from ikebana.processor.base.sharding import Hot, hash_of, shown
+from ikebana.processor.base.generations import shown
+from ikebana.processor.base.sharding import Hot, hash_of
 
 # A join gives fewer results than this in a second, however simple they are.
 _MOST_RESULTS_A_SECOND = 200_000

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Part, Store
 from ikebana.arrangements.update import LARGEST, TOO_LARGE
+from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate, parts_of
-from ikebana.processor.base.sharding import shown
 from ikebana.processor.engine.budget import Budget, JoinBudget
 from ikebana.processor.engine.joining import (
     Maker,

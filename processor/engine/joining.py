@@ -31,6 +31,7 @@ import msgspec
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import LARGEST, TOO_LARGE, within
+from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import (
     Columns,
     KeyedUpdate,
@@ -41,7 +42,6 @@ from ikebana.processor.base.rows import (
     pick,
     values_of,
 )
-from ikebana.processor.base.sharding import shown
 from ikebana.processor.engine.budget import JoinBudget
 from ikebana.processor.kernels import locked
 from ikebana.processor.kernels.half_join import (

@@ -43,8 +43,9 @@ from ikebana.codecs.progress import pack_times
 from ikebana.codecs.shape import Ids, framed
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.processor.base import faults
+from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import Records, Tick, pack, size_of, unpack
-from ikebana.processor.base.sharding import hop_chunks, owner_of, shown
+from ikebana.processor.base.sharding import hop_chunks, owner_of
 from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.checkpoint.commits import (
     Adopt,

@@ -24,10 +24,9 @@ from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.errors import SourceError
 from ikebana.processor.base import texts
 from ikebana.processor.base.notices import Notice
-from ikebana.processor.base.offsets import Offsets, Positions, offset_in
+from ikebana.processor.base.offsets import Offsets, Positions, TopicInfo, offset_in
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.inputs import (
-    TopicInfo,
     again_refusal,
     beginnings_refusal,
     first_offsets,

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator, Mapping
 from confluent_kafka.admin import AdminClient
 
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.checkpoint.inputs import TopicInfo
+from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.kafka import client, markers, topics
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.graph import graph_of

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 from ikebana.codecs.formats import FACT_FORMATS
 from ikebana.codecs.snapshot_record import topic_of
 from ikebana.errors import AccessError
-from ikebana.processor.checkpoint.inputs import TopicInfo
+from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.kafka import client
 from ikebana.processor.kafka.acl import Operations, grant, missing_right, ordered
 from ikebana.processor.kafka.client import patiently

@@ -25,7 +25,7 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.errors import CheckpointError, SourceError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base import faults
-from ikebana.processor.base.offsets import Positions
+from ikebana.processor.base.offsets import Positions, TopicInfo
 from ikebana.processor.checkpoint import recovering
 from ikebana.processor.checkpoint.checkpoint import (
     Birth,
@@ -33,7 +33,7 @@ from ikebana.processor.checkpoint.checkpoint import (
     newborn,
 )
 from ikebana.processor.checkpoint.commits import Lease, first_marker
-from ikebana.processor.checkpoint.inputs import TopicInfo, topics_refusal
+from ikebana.processor.checkpoint.inputs import topics_refusal
 from ikebana.processor.checkpoint.recovering import Left, Unclosed
 from ikebana.processor.checkpoint.starting import OutputState, lasting_topics
 from ikebana.processor.kafka import client, markers, own_reading, topics

@@ -22,8 +22,8 @@ from confluent_kafka.admin import (
 from ikebana.errors import AccessError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.notices import Check
+from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.base.texts import counted
-from ikebana.processor.checkpoint.inputs import TopicInfo
 from ikebana.processor.kafka import client, own_topics
 from ikebana.processor.kafka.acl import Operations, grant, missing_right, ordered
 from ikebana.processor.kafka.client import patiently

@@ -5,10 +5,10 @@ from contextlib import closing
 from typing import NamedTuple
 
 from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.checkpoint import takeover
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged
 from ikebana.processor.checkpoint.commits import Lease, Marker
-from ikebana.processor.checkpoint.inputs import TopicInfo
 from ikebana.processor.checkpoint.starting import OutputState
 from ikebana.processor.checkpoint.takeover import TakeoverState
 from ikebana.processor.kafka import client, markers, own_topics, rights, topics

@@ -24,8 +24,7 @@ from confluent_kafka.admin import (
 )
 
 from ikebana.errors import SourceError
-from ikebana.processor.base.offsets import Positions
-from ikebana.processor.checkpoint.inputs import TopicInfo
+from ikebana.processor.base.offsets import Positions, TopicInfo
 from ikebana.processor.kafka import client
 from ikebana.processor.kafka.client import patiently, with_leaders
 

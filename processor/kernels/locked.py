@@ -30,8 +30,8 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import pieces, sums
 from ikebana.codecs.error_record import error_record
+from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.base.sharding import shown
 from ikebana.processor.kernels.half_join import Match
 from ikebana.processor.kernels.layout import KEY_WITH_LENGTH, PartKind, StateLayout, with_length
 

@@ -41,8 +41,8 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import pieces
 from ikebana.errors import ConvergenceError
+from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate
-from ikebana.processor.base.sharding import shown
 from ikebana.processor.kernels import by_key
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,

@@ -34,8 +34,9 @@ from ikebana.arrangements.update import pieces
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
 from ikebana.errors import TooMuchError
+from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.base.sharding import hash_of, shown
+from ikebana.processor.base.sharding import hash_of
 from ikebana.processor.base.typed_order import Order
 from ikebana.processor.kernels import by_key
 from ikebana.processor.kernels.aggregate_kinds import (

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, TypeVar
 from ikebana.arrangements.update import LARGEST, TOO_LARGE, pieces, sums, within
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
+from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import Columns, KeyedUpdate, columns_of, data_of, pick, rows_of
-from ikebana.processor.base.sharding import shown
 from ikebana.processor.linear import functions, logic
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope, StepError, frozen

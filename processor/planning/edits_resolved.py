@@ -11,7 +11,7 @@ from itertools import count, product
 
 import msgspec
 
-from ikebana.processor.base.sharding import generation, shown
+from ikebana.processor.base.generations import generation, shown
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.backfill import core, why_not
 from ikebana.processor.planning.identity import lasting

@@ -18,7 +18,7 @@ from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base import calls, log_lines
 from ikebana.processor.linear.functions import FOLDER_VARIABLE
 from ikebana.processor.spark.workers import daemon
-from ikebana.processor.spark.workers.host import PYTHON_VARIABLE
+from ikebana.processor.spark.workers.starting import PYTHON_VARIABLE
 
 # These settings override the user's.
 _STATE_STORE = "spark.sql.streaming.stateStore."

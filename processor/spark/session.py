@@ -32,7 +32,7 @@ from ikebana.processor.spark.options import (
     spark_settings,
 )
 from ikebana.processor.spark.workers import daemon, left_rows, network
-from ikebana.processor.spark.workers.host import PROGRAM, Workers
+from ikebana.processor.spark.workers.starting import PROGRAM, Workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

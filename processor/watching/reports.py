@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ikebana.processor.base.generations import shown
 from ikebana.processor.base.noted import Noted, merged
-from ikebana.processor.base.sharding import Hot, added_up, shown
+from ikebana.processor.base.sharding import Hot, added_up
 from ikebana.processor.base.texts import moment
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.parts import MOST_COUNTED

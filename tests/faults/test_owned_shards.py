@@ -16,8 +16,8 @@ from ikebana.processor.engine import task
 from ikebana.processor.engine.task import Job, OpenShards
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.spark.workers import messages, owners
-from ikebana.processor.spark.workers.host import Workers
 from ikebana.processor.spark.workers.serving import OWNER_NAME
+from ikebana.processor.spark.workers.starting import Workers
 from support.instances import KEYS, SHARDS, Instances, Way, made
 from support.process_trees import name_of
 from support.waiting import wait_until

@@ -41,7 +41,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     import ikebana
     from ikebana.processor.spark.jvm import Jvm
     from ikebana.processor.spark.options import DEFAULTS
-    from ikebana.processor.spark.workers.host import MODULES, PROGRAM, Workers
+    from ikebana.processor.spark.workers.host import MODULES
+    from ikebana.processor.spark.workers.starting import PROGRAM, Workers
 
     modules = [name for name in MODULES if name.startswith("pyspark.")]
     modules.append("ikebana.processor.spark.topic_source")

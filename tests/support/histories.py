@@ -7,9 +7,9 @@ import msgspec
 
 from ikebana import DeltaJoin, Input, JoinInput, Output, Plan, Upsert
 from ikebana.codecs.progress import ProgressRecord
+from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
 from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
-from ikebana.processor.checkpoint.inputs import TopicInfo
 from ikebana.processor.checkpoint.starting import OutputState, StartHistory, lasting_topics
 from ikebana.processor.planning import progress
 from ikebana.processor.topics.source_offset import SourceOffset

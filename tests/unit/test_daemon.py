@@ -14,10 +14,10 @@ import pytest
 
 from ikebana.processor.kafka.broker import free_port
 from ikebana.processor.spark.workers import daemon, network
-from ikebana.processor.spark.workers.host import PROGRAM, PYTHON_VARIABLE, Workers
 from ikebana.processor.spark.workers.messages import pickled
 from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, Owners, run
 from ikebana.processor.spark.workers.serving import OWNER_NAME
+from ikebana.processor.spark.workers.starting import PROGRAM, PYTHON_VARIABLE, Workers
 from support.process_trees import name_of
 from support.waiting import wait_until
 

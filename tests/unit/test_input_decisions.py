@@ -6,8 +6,8 @@ import pytest
 
 from ikebana import EventTime, Input, Output, Plan, Upsert
 from ikebana.errors import SourceError
+from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.checkpoint.inputs import (
-    TopicInfo,
     beginnings_refusal,
     lost_end,
     read_whole,

@@ -7,7 +7,7 @@ import pytest
 
 from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.errors import SourceError
-from ikebana.processor.checkpoint.inputs import TopicInfo
+from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.kafka import client, own_reading, topics
 
 OUT, ERRORS = "out", "shop.errors"

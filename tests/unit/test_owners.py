@@ -22,10 +22,10 @@ from ikebana.processor.spark import options
 from ikebana.processor.spark.failures import from_text
 from ikebana.processor.spark.source_task import Share, SourceConfig
 from ikebana.processor.spark.workers import left_rows, messages, serving
-from ikebana.processor.spark.workers.host import Workers
 from ikebana.processor.spark.workers.messages import Ask, Done, Raised
 from ikebana.processor.spark.workers.network import Address
 from ikebana.processor.spark.workers.owners import Owners, read, run
+from ikebana.processor.spark.workers.starting import Workers
 from ikebana.processor.topics.source_offset import SourceOffset
 from support.process_trees import name_of
 from support.waiting import wait_until

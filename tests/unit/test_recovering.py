@@ -14,10 +14,10 @@ from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import SourceError
 from ikebana.processor.authoring.pipeline import parse
+from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.base.transition import Rebuilding, Stage
 from ikebana.processor.checkpoint.checkpoint import Logged, newborn
 from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
-from ikebana.processor.checkpoint.inputs import TopicInfo
 from ikebana.processor.checkpoint.recovering import (
     Left,
     Unclosed,

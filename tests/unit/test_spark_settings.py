@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.spark.options import spark_settings
 from ikebana.processor.spark.session import RunFolder, Spark, is_news
-from ikebana.processor.spark.workers.host import PROGRAM, PYTHON_VARIABLE
+from ikebana.processor.spark.workers.starting import PROGRAM, PYTHON_VARIABLE
 
 FILE_SYSTEM = "spark.hadoop.fs.file.impl"
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"

@@ -8,10 +8,10 @@ import pytest
 
 from ikebana import Output, Plan
 from ikebana.errors import CheckpointError
+from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.base.transition import Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged, described
 from ikebana.processor.checkpoint.commits import Lease
-from ikebana.processor.checkpoint.inputs import TopicInfo
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.checkpoint.starting import GoOn, StartHistory, judge, lease_refusal
 from support.histories import (

@@ -12,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from ikebana.errors import CheckpointError, FencedError
+from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged
 from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
-from ikebana.processor.checkpoint.inputs import TopicInfo
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.checkpoint.starting import OutputState
 from ikebana.processor.checkpoint.takeover import Claim, TakeoverState, adopted, claim, take_over

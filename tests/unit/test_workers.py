@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ikebana.processor.spark.workers.host import PROGRAM, PYTHON_VARIABLE, Workers
+from ikebana.processor.spark.workers.starting import PROGRAM, PYTHON_VARIABLE, Workers
 
 ECHO = """
 import json, os, sys
