@@ -155,7 +155,8 @@ def _start(made: Cluster) -> None:
         for name in ("etcd", "apiserver"):
             ended = made.processes[name].poll() is not None
             assert not ended, (made.folder / f"{name}.log").read_text()[-2000:]
-        return "ok" in made.kubectl("get", "--raw", "/readyz", check=False)
+        # What is not ready lists what is, such as "[+]ping ok".
+        return made.kubectl("get", "--raw", "/readyz", check=False).strip() == "ok"
 
     wait_until(ready, _START_S, "the API server is ready")
     made.start(
