@@ -37,11 +37,11 @@ prepared: $(VENV)/.prepared
 test: $(VENV)/.prepared  ## Run the tests, with an embedded broker and Spark
 	$(BIN)/python -m pytest $(AT_ONCE) -m "not cdc and not deploy and not full and not long"
 
-# 2/3 is the second of three parts.
+# 2/3 is the second of three parts.  To collect the other files takes a minute.
 PART ?= 1/1
 
 test-long: $(VENV)/.prepared  ## Run whole lives of pipelines, with faults and edits, and browsers
-	$(BIN)/python -m pytest $(AT_ONCE) -m "long and not full" --part $(PART)
+	$(BIN)/python -m pytest $(AT_ONCE) -m "long and not full" --part $(PART) $$(grep -rl 'mark\.long' tests --include='test_*.py' | sort)
 
 test-full: $(VENV)/.prepared  ## Run all of both, and those that take minutes: every fault, every example
 	IKEBANA_HYPOTHESIS=$${IKEBANA_HYPOTHESIS:-usual} $(BIN)/python -m pytest -m "not cdc and not deploy"
