@@ -9,7 +9,7 @@ One topic has two kinds of messages:
   says that the statement holds for all later times.
 
 Each message is a fact that stays true, so repetition and disorder are harmless
-(`processor.base.cdcv2_reader` reads them).  For this, each (data, time) must have one diff:
+(`processor.base.diff_reader` reads them).  For this, each (data, time) must have one diff:
 all updates of a time are consolidated together before they are written.  Counts of several
 writers add up as long as no two of them write the same data.
 

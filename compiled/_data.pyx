@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, initializedcheck=False
-"""Keys and values from and to data: see `base.datum`.
+"""Keys and values from and to data: see `base.rows`.
 
 A length in a datum is compared with its size before anything is read behind it; what is no datum
 is refused.

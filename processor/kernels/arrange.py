@@ -2,7 +2,7 @@
 
 The relation can be read as of any time from `since` up to `upper`.  Entries hold it as of
 `upper`; the updates of the last batches, which readers that lag may not see yet, lie beside them
-(`kernels.recent`).  Where a reader lags further behind, entries keep times themselves: updates at
+(`kernels.history`).  Where a reader lags further behind, entries keep times themselves: updates at
 or after `since`, behind a base without times of all others.  Such a key is compacted when it
 changes, or when `since` has passed its history; a batch does not touch any other key.
 

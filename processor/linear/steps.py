@@ -60,7 +60,7 @@ class Negate(msgspec.Struct, frozen=True, tag="negate"):
 
 
 class Arrange(msgspec.Struct, frozen=True, tag="arrange"):
-    """Put each datum whole under another key, as arrangements store it (`base.datum`).
+    """Put each datum whole under another key, as arrangements store it (`base.rows`).
 
     The key is the value of the expression in `keys`, or an object of several.  A datum for which
     one of them is null is dropped, unless `nulls`.  Without `keys` all data have the same key.

@@ -1,7 +1,7 @@
 """The frontier of a CDCv2 input, computed batch by batch from the reports of its tasks.
 
 The frontier is the least time that is not complete: progress has no statement about it, or
-counts more updates than were found.  It equals that of `cdcv2_reader`, which has the facts
+counts more updates than were found.  It equals that of `Cdcv2Reader`, which has the facts
 themselves; this module needs only statements and numbers of distinct updates, which fit into
 markers and the logged offset.  The order of the reports does not matter.
 

@@ -284,7 +284,7 @@ def test_a_join_that_is_new_begins_with_all_that_was_there(
     new = msgspec.structs.replace(old, name="new", inputs=tuple(inputs))
     both, alone = plan_of(old, new), plan_of(new)
     assume(set(joined(both).arrangements) == set(joined(plan_of(old)).arrangements))
-    # Another layout without the other join is refused (`edits_problems`).
+    # Another layout without the other join is refused (`edits`).
     assume(joined(alone).stages.items() <= joined(both).stages.items())
     replaying.PORTION, before = choice.choice([1, 2, 1_000]), replaying.PORTION
     run = begun(plan_of(old), choice, shards)

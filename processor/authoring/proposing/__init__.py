@@ -1,4 +1,4 @@
 """Propose a first pipeline file for a topic, from a sample of its messages.
 
-These are pure functions of the messages, which `kafka.sampling` fetches.
+These are pure functions of the messages, which `kafka.records` fetches.
 """
