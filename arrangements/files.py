@@ -17,7 +17,7 @@ from typing import Protocol
 import pyarrow as pa
 from pyarrow import fs
 
-from ikebana.arrangements.folders import private_folder
+from ikebana.arrangements.storage import private_folder
 from ikebana.errors import CheckpointError, StateFileError
 
 _HASH_DIGITS = 16

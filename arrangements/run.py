@@ -6,8 +6,7 @@ has changed, so applying it to any state between its versions gives the state at
 
 A file is 8 bytes of magic and format, then blocks.  A block is two 4-byte lengths (stored,
 plain), the CRC-32 of these and of the stored bytes, and the content, compressed with zstd.  The
-first
-block is the `Head` as msgpack, each further one has changes in key order (`blocks`).
+first block is the `Head` as msgpack, each further one has changes in key order.
 """
 
 # Decision (runs, not RocksDB's checkpoints): A shard's durable form is a list of checksummed
@@ -15,9 +14,11 @@ block is the `Head` as msgpack, each further one has changes in key order (`bloc
 # reach them.
 
 import re
+import threading
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
 from operator import itemgetter
 
@@ -25,12 +26,26 @@ import msgspec
 import pyarrow as pa
 
 from ikebana.arrangements.files import FileStore, damaged
-from ikebana.arrangements.transposed import Change, put_together, taken_apart
 
+try:
+    import ikebana.compiled._merging as compiled
+except ImportError:
+    compiled = None  # type: ignore[assignment]
 try:
     from ikebana.compiled._arranged import size_of
 except ImportError:
     size_of = None  # type: ignore[assignment]
+try:
+    from ikebana.compiled._putting_together import put_together as _put_together
+except ImportError:
+    _put_together = None  # type: ignore[assignment]
+try:
+    from ikebana.compiled._taking_apart import taken_apart as _taken_apart
+except ImportError:
+    _taken_apart = None  # type: ignore[assignment]
+
+Change = tuple[bytes, bytes | None]
+"""A key with its value, or None if it is deleted."""
 
 _MAGIC = b"ikebana\x01"
 _SUFFIX = ".run"
@@ -340,6 +355,167 @@ def _sample(changes: list[Change]) -> list[Change]:
     return [(key, value and value[:most]) for key, value in sample]
 
 
+# Changes in columns: numbers that follow the same text are stored together.
+#
+# Keys and values of a shard are mostly JSON and msgpack of a few shapes, so they differ mostly in
+# numbers.  Each key and each value is divided into texts, with a number behind each text
+# but the last: `v{"ok":17,"price":5}` into `v{"ok":`, 17, `,"price":`, 5, `}`.  The stored form
+# has the texts, once each; the order in which they follow each other; and the numbers, in a column
+# for each end of a text (`"price":`), as their lowest bytes, then the next ones, and so on, or as
+# differences if these have less entropy.  Compressed this takes half as much as plain changes.
+#
+# Keys and values may be any bytes: others are restored exactly, too, but may take more.  Only
+# compiled code divides changes; without it they are stored as msgpack.
+
+# Decision (blocks in columns): zstd spent most of its output on how far back the same text lies,
+# between the digits of numbers. Taken apart, a text is a byte, and numbers of one place lie
+# together. Small deltas stay as they are.
+
+_END, _NOTHING, _COLUMN = range(3)
+
+
+class NumberColumn(msgspec.Struct, array_like=True, frozen=True):
+    """The numbers behind texts that end alike.
+
+    `planes` has the lowest bytes of all `count` numbers, then their next ones, and so on.
+    """
+
+    kind: int
+    """How a number is written: 0 by its decimal digits, 1 as one byte, 2 as eight bytes."""
+    differ: bool
+    """Whether each is the difference d from the one before, as 2d, or as -2d - 1 below zero."""
+    count: int
+    planes: bytes
+
+
+class Streams(msgspec.Struct, array_like=True, frozen=True):
+    """The divided form of changes.
+
+    The byte of a text in `ends` says what follows the text: 0 the end of the key or value, 1
+    nothing, for the value of a deletion, and 2 + n a number of column n.  `ids` has the
+    texts of all keys and values, from 1 on, as planes of bytes; 0 is the first text that has
+    not been used yet.
+    """
+
+    entries: int
+    texts: bytes
+    lengths: list[int]
+    ends: bytes
+    width: int
+    ids: bytes
+    columns: list[NumberColumn]
+
+
+def taken_apart(changes: list[Change]) -> bytes | None:
+    """Divide changes; None if they have too many texts, or there is no compiled code."""
+    if _taken_apart is None:
+        return None
+    streams = _taken_apart(changes)
+    return None if streams is None else msgspec.msgpack.encode(streams)
+
+
+def put_together(packed: bytes) -> list[Change]:
+    """Restore the changes.
+
+    Raises:
+        ValueError: the bytes are no divided changes.
+    """
+    if _put_together is not None:
+        try:
+            return _put_together(*msgspec.msgpack.decode(packed, type=_FIELDS))
+        except OverflowError as error:
+            raise ValueError(str(error)) from None
+    return list(changes_of(msgspec.msgpack.decode(packed, type=Streams)))
+
+
+def changes_of(streams: Streams) -> Iterator[Change]:
+    """Yield the changes of streams; this is the reference of the compiled code.
+
+    Raises:
+        ValueError: the streams do not fit together.
+    """
+    texts, ends = _texts(streams), streams.ends
+    if streams.width not in (1, 2) or len(streams.ids) % streams.width:
+        raise ValueError("texts and their numbers differ")
+    ids = _numbers(len(streams.ids) // streams.width, streams.ids)
+    columns = [_column(column) for column in streams.columns]
+    used = 0
+    key: bytes | None = None
+    for _ in range(2 * streams.entries):
+        part: list[bytes] = []
+        while True:
+            try:
+                number = next(ids)
+                if number == 0:
+                    number = used = used + 1
+                if number > used:
+                    raise ValueError("there is no such text")
+                part.append(texts[number - 1])
+                end = ends[number - 1]
+                if end < _COLUMN:
+                    break
+                part.append(next(columns[end - _COLUMN]))
+            except (IndexError, StopIteration):
+                raise ValueError("texts, their numbers and columns differ") from None
+        if key is None:
+            if end == _NOTHING:
+                raise ValueError("a change has no key")
+            key = b"".join(part)
+        else:
+            yield key, None if end == _NOTHING else b"".join(part)
+            key = None
+    if next(ids, None) is not None:
+        raise ValueError("there are more texts")
+
+
+def _texts(streams: Streams) -> list[bytes]:
+    texts, offset = [], 0
+    for length in streams.lengths:
+        if not 0 <= length <= len(streams.texts) - offset:
+            raise ValueError("a text is too long")
+        texts.append(streams.texts[offset : offset + length])
+        offset += length
+    if len(streams.ends) != len(texts):
+        raise ValueError("texts and what follows them differ")
+    return texts
+
+
+def _column(column: NumberColumn) -> Iterator[bytes]:
+    if column.kind not in _WRITTEN:
+        raise ValueError("there is no such kind of column")
+    count, size = column.count, len(column.planes)
+    if count > 0 and (not count <= size <= 8 * count or size % count):
+        raise ValueError("a column does not have its numbers")
+    return _written(column)
+
+
+def _written(column: NumberColumn) -> Iterator[bytes]:
+    written, last = _WRITTEN[column.kind], 0
+    for number in _numbers(column.count, column.planes):
+        last = number if not column.differ else last + _difference(number)
+        if not 0 <= last < 1 << 64:
+            raise ValueError("a number of a column is none")
+        yield written(last)
+
+
+def _difference(number: int) -> int:
+    return -(number >> 1) - 1 if number & 1 else number >> 1
+
+
+def _numbers(count: int, planes: bytes) -> Iterator[int]:
+    for at in range(count):
+        yield int.from_bytes(planes[at::count], "little")
+
+
+_WRITTEN: dict[int, Callable[[int], bytes]] = {
+    0: lambda number: b"%d" % number,
+    1: lambda number: bytes([number]),
+    2: lambda number: number.to_bytes(8, "big"),
+}
+# The fields of `Streams` and `NumberColumn`, as the compiled code takes them.
+_FIELDS = tuple[int, bytes, list[int], bytes, int, bytes, list[tuple[int, bool, int, bytes]]]
+
+
 # Sort the changes of a batch by key, and merge the changes of several runs.
 #
 # The forms in Python are the reference of the compiled ones.
@@ -347,18 +523,11 @@ def _sample(changes: list[Change]) -> list[Change]:
 # Decision (merges by portions): Runs are merged as lists, 16,000 changes of all runs at a time,
 # up to the key that all have been read to. A merge beside batches yields between portions.
 
-try:
-    import ikebana.compiled._merging as compiled
-except ImportError:
-    compiled = None  # type: ignore[assignment]
-
-_sort_key = itemgetter(0)
-
 
 def _in_order(changes: dict[bytes, bytes | None]) -> list[Change]:
     """List changes in the order of their keys."""
     # Keys differ, and are compared faster alone.
-    return sorted(changes.items(), key=_sort_key)
+    return sorted(changes.items(), key=_key_of)
 
 
 def _merged(portions: list[list[Change]]) -> list[Change]:
@@ -372,3 +541,108 @@ def _merged(portions: list[list[Change]]) -> list[Change]:
 
 in_order = _in_order if compiled is None else compiled.in_order
 merged = _merged if compiled is None else compiled.merged
+
+
+# Merges of runs beside the batches of a shard.
+#
+# A merge rewrites up to the whole state of a shard, which takes seconds for millions of entries.
+# Its inputs do not change: files of runs, or the local database as of one version.  So a process
+# that keeps the database open merges in a thread, and a later batch names the result.  The threads
+# run between batches only: while a batch of the process runs, they wait.
+
+# Decision (merges between batches): A thread of the shard's process merges what no batch changes;
+# the batch that finds it done names its result. An owner is idle between batches, so no further
+# process is needed.
+
+# After this many entries, which take some milliseconds, a thread checks whether a batch has begun.
+_CHUNK = 2_000
+
+Paced = Callable[[Iterable[Change]], Iterator[Change]]
+"""Yields changes, the first one at once, and waits while batches run."""
+
+_changed = threading.Condition()
+_batches = 0
+
+
+@contextmanager
+def merges_waiting() -> Iterator[None]:
+    """Let the merges of this process wait while a batch runs."""
+    global _batches
+    with _changed:
+        _batches += 1
+    try:
+        yield
+    finally:
+        with _changed:
+            _batches -= 1
+            _changed.notify_all()
+
+
+class StoppedError(Exception):
+    """The merge was stopped."""
+
+
+class Merge:
+    """One merge of adjoining runs in a thread; `write` reads and writes at a pace.
+
+    When the constructor returns, `write` has begun to read.
+    """
+
+    def __init__(self, replaced: Sequence[Run], write: Callable[[Paced], Run]) -> None:
+        self._replaced = [run.name for run in replaced]
+        self._write = write
+        self._begun, self._done = threading.Event(), threading.Event()
+        self._hurries = self._stops = False
+        self._merged: Run | None = None
+        self._thread = threading.Thread(target=self._run, name="ikebana-merge", daemon=True)
+        self._thread.start()
+        self._begun.wait()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended, successfully or not."""
+        return self._done.is_set()
+
+    def finish(self, line: Sequence[Run]) -> list[Run] | None:
+        """Wait for the end, and return a line of runs with the merged one in its place.
+
+        None if the merge has failed, or merged other runs.
+        """
+        with _changed:
+            self._hurries = True
+            _changed.notify_all()
+        self._thread.join()
+        names = [run.name for run in line]
+        count, first = len(self._replaced), self._replaced[0]
+        at = names.index(first) if first in names else 0
+        if self._merged is None or names[at : at + count] != self._replaced:
+            return None
+        return [*line[:at], self._merged, *line[at + count :]]
+
+    def stop(self) -> None:
+        """Stop the merge; nothing that was opened for it stays open."""
+        with _changed:
+            self._stops = True
+            _changed.notify_all()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._merged = self._write(self._paced)
+        except Exception:  # noqa: BLE001 - whoever needs it merges again, and raises what is wrong
+            self._merged = None
+        finally:
+            # It refers to its inputs: while an iterator lives, RocksDB locks its folder.
+            del self._write
+            self._begun.set()
+            self._done.set()
+
+    def _paced(self, changes: Iterable[Change]) -> Iterator[Change]:
+        rest = iter(changes)
+        while chunk := list(islice(rest, _CHUNK)):
+            self._begun.set()
+            with _changed:
+                _changed.wait_for(lambda: self._stops or self._hurries or not _batches)
+            if self._stops:
+                raise StoppedError
+            yield from chunk

@@ -23,12 +23,10 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from ikebana.arrangements import run as runs
-from ikebana.arrangements.databases import LocalDatabases
 from ikebana.arrangements.files import FileStore
 from ikebana.arrangements.manifest import FORMAT, Dropped, Manifest, to_merge
-from ikebana.arrangements.merging import Merge, Paced, batch
-from ikebana.arrangements.rocks import LocalDamageError, LocalDatabase
-from ikebana.arrangements.run import Head, Run, in_order
+from ikebana.arrangements.rocks import LocalDamageError, LocalDatabase, LocalDatabases
+from ikebana.arrangements.run import Head, Merge, Paced, Run, in_order, merges_waiting
 from ikebana.arrangements.store import Overlay, Store
 from ikebana.errors import StateFileError
 
@@ -239,7 +237,7 @@ class Shard:
 @contextmanager
 def opened(files: FileStore, local: LocalDatabases, manifest: Manifest) -> Iterator[Shard]:
     """Open a shard, and close it again whatever happens."""
-    with batch():
+    with merges_waiting():
         shard = Shard(files, local, manifest)
         try:
             yield shard

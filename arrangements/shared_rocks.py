@@ -30,8 +30,8 @@ from rocksdict import (
     WriteBatch,
 )
 
-from ikebana.arrangements.folders import private_folder
 from ikebana.arrangements.rocks import LocalDamageError, damage, tuned
+from ikebana.arrangements.storage import private_folder
 from ikebana.errors import ConfigError, SpaceError
 
 _MISSING = "key not found"

@@ -31,8 +31,8 @@ from keyed import Batches
 from rich.console import Console
 from rich.table import Table
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.arrange import Arrangement

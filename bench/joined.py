@@ -45,13 +45,13 @@ from systems import Bench
 from tpch_data import QUERIES, TABLES, Warehouse
 
 import ikebana
-from ikebana.arrangements import databases
-from ikebana.arrangements.databases import OpenDatabases
+from ikebana.arrangements import rocks
 from ikebana.arrangements.files import Folder
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.manifest import Manifest
+from ikebana.arrangements.rocks import OpenDatabases
 from ikebana.arrangements.shard import opened
 from ikebana.arrangements.store import Store
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import Records, pack, unpack
 from ikebana.processor.base.sharding import hop_chunks, owner_of
 from ikebana.processor.engine.dataflow import Beside, Emitted, advance
@@ -103,7 +103,7 @@ class Shards(Run):
         self._costs = costs
         self._folder = folder / "shards"
         self._files = [Folder.at(str(folder), "shards", f"{at:04d}") for at in range(shards)]
-        recent = shards * databases.RECENT_BYTES
+        recent = shards * rocks.RECENT_BYTES
         self._databases = OpenDatabases(folder / "local", "bench", shards, recent)
         self._manifests = [Manifest("bench", at) for at in range(shards)]
 

@@ -38,12 +38,12 @@ import markdown
 from rich.console import Console
 from rich.table import Table
 
-from ikebana.arrangements.databases import LocalDatabases
 from ikebana.arrangements.files import Folder
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.manifest import Manifest
+from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.shard import opened
 from ikebana.arrangements.store import Store
+from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import hold, reduce, window_functions

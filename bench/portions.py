@@ -22,8 +22,8 @@ import markdown
 from rich.console import Console
 
 from ikebana import Column, DeltaJoin, JoinInput
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import Records, Upserts
 from ikebana.processor.base.sharding import hop_chunks
 from ikebana.processor.engine import dataflow

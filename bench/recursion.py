@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ikebana import Input
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.codecs.change import Column
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import loop

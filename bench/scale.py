@@ -42,8 +42,8 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from ikebana import Column, JoinInput
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import Records, Upserts
 from ikebana.processor.base.sharding import hop_chunks
 from ikebana.processor.engine import dataflow

@@ -1,5 +1,5 @@
 # cython: language_level=3
-# Columns of numbers in bytes, the lowest of all numbers first: see `arrangements.transposed`.
+# Columns of numbers in bytes, the lowest of all numbers first: see `arrangements.run`.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.math cimport log2

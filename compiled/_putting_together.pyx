@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, initializedcheck=False
-"""Changes put together of texts and columns of numbers: see `arrangements.transposed`.
+"""Changes put together of texts and columns of numbers: see `arrangements.run`.
 
 What is read are bytes whose checksum was right, and every bound is looked at all the same.
 """

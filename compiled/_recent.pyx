@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, initializedcheck=False
-"""Entries in memory by key, in two generations; see `arrangements.databases`."""
+"""Entries in memory by key, in two generations; see `arrangements.rocks`."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItemWithError, PyDict_SetItem
@@ -7,7 +7,7 @@ from cpython.object cimport PyObject
 from libc.string cimport memcmp
 
 cdef enum:
-    # See `arrangements.databases`.
+    # See `arrangements.rocks`.
     _OF_AN_ENTRY = 170
 
 

@@ -1,5 +1,5 @@
 # cython: language_level=3
-# Streams that changes are taken apart into: see `arrangements.transposed`.
+# Streams that changes are taken apart into: see `arrangements.run`.
 
 cdef enum:
     # What follows a text: the end of a key or a value, no value at all, or a number of a column.

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, initializedcheck=False
-"""Changes taken apart into texts and columns of numbers: see `arrangements.transposed`.
+"""Changes taken apart into texts and columns of numbers: see `arrangements.run`.
 
 Whoever takes apart keeps the list: texts that were seen are pointers into its bytes.
 """
@@ -277,7 +277,7 @@ cdef inline bint _fits(
 
 
 def taken_apart(list changes not None):
-    """Take changes apart: see `arrangements.transposed.Streams`, whose fields these are.
+    """Take changes apart: see `arrangements.run.Streams`, whose fields these are.
 
     None if they have too many different texts.
     """

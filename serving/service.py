@@ -16,9 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from ikebana.arrangements.folders import has_space
 from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import ClosedError, HeldError, SharedDatabase
+from ikebana.arrangements.storage import has_space
 from ikebana.errors import AwayError, IkebanaError, SpaceError
 from ikebana.processor.base.texts import moment
 from ikebana.processor.kafka import following

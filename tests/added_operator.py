@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import KeyedUpdate, Truncate, Upserts, times_of
 from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, OfKey, PartKind, StateLayout
 from ikebana.processor.planning.kind import (

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.noted import Noted
 from ikebana.processor.base.transition import NO_TRANSITION, Transition
 

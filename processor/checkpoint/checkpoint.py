@@ -32,7 +32,7 @@ from pyarrow import fs
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import FileStore, Folder, file_system, make_folder, small_file
 from ikebana.arrangements.manifest import Manifest
-from ikebana.arrangements.outages import passing
+from ikebana.arrangements.storage import passing
 from ikebana.errors import CheckpointError, StateFileError
 from ikebana.processor.base.offsets import Positions
 from ikebana.processor.checkpoint.parts import operator_of

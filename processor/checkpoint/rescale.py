@@ -23,9 +23,8 @@ from msgspec.structs import replace
 
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.manifest import Manifest
-from ikebana.arrangements.run import Head
+from ikebana.arrangements.run import Change, Head
 from ikebana.arrangements.shard import entries, verify
-from ikebana.arrangements.transposed import Change
 from ikebana.errors import CheckpointError
 from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, CheckpointFiles

@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Part, Store
+from ikebana.arrangements.update import Interval, Time
 from ikebana.codecs import canonical
 from ikebana.errors import RecordError
 from ikebana.processor.base.noted import MOST, Kind, Noted, NotedRecord, errors_noted, merged

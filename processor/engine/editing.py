@@ -41,8 +41,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Part, Store
+from ikebana.arrangements.update import Interval, Time
 from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate, keyed
 from ikebana.processor.base.transition import Stage, Transition

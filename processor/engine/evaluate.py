@@ -13,9 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay
-from ikebana.arrangements.update import Update, consolidate
+from ikebana.arrangements.update import Interval, Update, consolidate
 from ikebana.codecs import canonical, diff
 from ikebana.codecs.progress import pack_times
 from ikebana.codecs.upsert_out import OutputMessage

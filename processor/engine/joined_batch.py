@@ -10,9 +10,8 @@ import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Part, Store
-from ikebana.arrangements.update import LARGEST, TOO_LARGE
+from ikebana.arrangements.update import LARGEST, TOO_LARGE, Interval, Time
 from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate, parts_of
 from ikebana.processor.engine.budget import Budget, JoinBudget

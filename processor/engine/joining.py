@@ -28,9 +28,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
-from ikebana.arrangements.update import LARGEST, TOO_LARGE, within
+from ikebana.arrangements.update import LARGEST, TOO_LARGE, Interval, within
 from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import (
     Columns,

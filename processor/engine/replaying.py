@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from ikebana.arrangements.frontier import Time
 from ikebana.arrangements.store import Store
+from ikebana.arrangements.update import Time
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.transition import Transition
 from ikebana.processor.checkpoint import parts

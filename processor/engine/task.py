@@ -35,9 +35,9 @@ from pathlib import Path
 
 import msgspec
 
-from ikebana.arrangements.databases import LocalDatabases, OpenDatabases
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
+from ikebana.arrangements.rocks import LocalDatabases, OpenDatabases
 from ikebana.arrangements.shard import opened
 from ikebana.codecs.progress import pack_times
 from ikebana.codecs.shape import Ids, framed

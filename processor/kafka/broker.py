@@ -36,7 +36,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from ikebana.arrangements.folders import private_folder
+from ikebana.arrangements.storage import private_folder
 from ikebana.errors import BrokerError, ConfigError
 from ikebana.processor.base.machine import find_java, write_whole
 from ikebana.processor.kafka.broker_jars import end_of_log, jars

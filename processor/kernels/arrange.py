@@ -24,8 +24,8 @@ from operator import itemgetter
 
 import msgspec
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
+from ikebana.arrangements.update import Interval
 from ikebana.compiled._arranged import applied, prefixed, staged
 from ikebana.processor.base.rows import Columned, KeyedUpdate, columns_of, in_columns_of
 from ikebana.processor.kernels import history

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import KeyedUpdate
 
 

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.diff_reader import ContradictionError
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate
 from ikebana.processor.kernels.layout import OfKey, PartKind, StateLayout

@@ -26,9 +26,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
-from ikebana.arrangements.update import pieces, sums
+from ikebana.arrangements.update import Interval, pieces, sums
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate

@@ -37,9 +37,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
-from ikebana.arrangements.update import pieces
+from ikebana.arrangements.update import Interval, pieces
 from ikebana.errors import ConvergenceError
 from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate

@@ -28,9 +28,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
-from ikebana.arrangements.update import pieces
+from ikebana.arrangements.update import Interval, pieces
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
 from ikebana.errors import TooMuchError

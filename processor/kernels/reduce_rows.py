@@ -26,8 +26,8 @@ from typing import Any
 
 import msgspec
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
+from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.base.rows import KeyedUpdate

@@ -29,8 +29,8 @@ from typing import Any, Final, NamedTuple, final
 
 import msgspec
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
+from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
 from ikebana.errors import IkebanaError

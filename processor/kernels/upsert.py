@@ -37,8 +37,8 @@ from zlib import crc32
 
 import msgspec
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.noted import MOST
 from ikebana.processor.base.rows import (
     Columns,

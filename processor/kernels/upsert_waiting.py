@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part
+from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import Partial, Truncate, Upserts, times_of
 from ikebana.processor.kernels.layout import OfKeys, ShardOf

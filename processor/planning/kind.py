@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.noted import Kind
 from ikebana.processor.base.rows import KeyedUpdate, Truncate, Upserts
 from ikebana.processor.base.texts import instead

@@ -7,8 +7,8 @@ changes that they drop, such as a count of each round, go no further.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.codecs.change import Column
 from ikebana.processor.kernels import reduce
 from ikebana.processor.kernels.loop import (

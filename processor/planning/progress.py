@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 
-from ikebana.arrangements.frontier import Interval, Time
+from ikebana.arrangements.update import Interval, Time
 from ikebana.processor.planning import backfill, planner
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joins.stages import joined

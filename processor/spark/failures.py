@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 
 from ikebana import errors
-from ikebana.arrangements.outages import is_outage, passing
+from ikebana.arrangements.storage import is_outage, passing
 from ikebana.errors import (
     AwayError,
     CheckpointError,

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import msgspec
 
-from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.offsets import Positions, offset_in
 from ikebana.processor.base.sharding import PartitionRange
 from ikebana.processor.planning import progress

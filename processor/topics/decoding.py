@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from zlib import crc32
 
-from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.noted import MOST, Noted, NotedRecord
 from ikebana.processor.base.rows import (
     NO_KEY,

@@ -19,7 +19,7 @@ from zlib import crc32
 
 import msgspec
 
-from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.change import Change, Codec, Headers

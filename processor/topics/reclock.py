@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.offsets import Positions
 from ikebana.processor.base.transition import FILLED, ReadBack, Stage, Transition
 from ikebana.processor.planning import progress

@@ -10,8 +10,14 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ikebana.arrangements.alt_neu import differentiate, integrate
-    from ikebana.arrangements.update import Update, accumulate, consolidate, negate
+    from ikebana.arrangements.update import (
+        Update,
+        accumulate,
+        consolidate,
+        differentiate,
+        integrate,
+        negate,
+    )
     from ikebana.codecs.change import Column
     from ikebana.errors import ConfigError, IkebanaError, PlanError
     from ikebana.processor.building.collection import Collection, Topic, event_time
@@ -44,8 +50,14 @@ __version__ = "0.1.0"
 
 # Where each name lies.
 _HOMES = {
-    "arrangements.alt_neu": ("differentiate", "integrate"),
-    "arrangements.update": ("Update", "accumulate", "consolidate", "negate"),
+    "arrangements.update": (
+        "Update",
+        "accumulate",
+        "consolidate",
+        "differentiate",
+        "integrate",
+        "negate",
+    ),
     "codecs.change": ("Column",),
     "errors": ("ConfigError", "IkebanaError", "PlanError"),
     "processor.building.collection": ("Collection", "Topic", "event_time"),

@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.arrangements.alt_neu import AltNeu, Instant, alt, differentiate, integrate, neu
-from ikebana.arrangements.update import Update, accumulate
+from ikebana.arrangements.update import (
+    AltNeu,
+    Instant,
+    Update,
+    accumulate,
+    alt,
+    differentiate,
+    integrate,
+    neu,
+)
 
 TIMES = st.builds(AltNeu, st.integers(0, 4), neu=st.booleans())
 UPDATES = st.lists(

@@ -9,8 +9,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay, Store
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.kernels import arrange, history

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import KeyedUpdate, Upserts, datum_of
 from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.kernels import upsert

@@ -10,8 +10,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.codecs.cdcv2 import Cdcv2Message, Fact, Progress, UpdateFacts
 from ikebana.codecs.progress import add_times, pack_times
 from ikebana.processor.base.diff_reader import Cdcv2Reader, ContradictionError

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import Columns, KeyedUpdate, datum_of, in_columns, rows_of
 from ikebana.processor.kernels import arrange, half_join, history
 from ikebana.processor.kernels.arrange import Arrangement

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.arrangements import run
-from ikebana.arrangements.transposed import Change
+from ikebana.arrangements.run import Change
 
 pytest.importorskip(
     "ikebana.compiled._merging",

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.arrangements import databases
-from ikebana.arrangements.databases import Entries
-from ikebana.arrangements.transposed import Change
+from ikebana.arrangements import rocks
+from ikebana.arrangements.rocks import Entries
+from ikebana.arrangements.run import Change
 
 pytest.importorskip(
     "ikebana.compiled._recent",
@@ -36,15 +36,15 @@ def test_compiled_code_remembers_as_python_does(
     """The same values, places, sizes and entries."""
     ours, theirs = dict(young), dict(young)
 
-    found, missing, moved = databases._recalled(ours, old, keys)
+    found, missing, moved = rocks._recalled(ours, old, keys)
     assert compiled.recalled(theirs, old, keys) == (found, missing, moved)
     values = [None if at % 2 else b"read" for at in missing]
     also = [*found]
-    assert databases._filled(ours, keys, found, missing, values) == compiled.filled(
+    assert rocks._filled(ours, keys, found, missing, values) == compiled.filled(
         theirs, keys, also, missing, values
     )
     assert found == also
-    assert databases._put(ours, entries) == compiled.put(theirs, entries)
+    assert rocks._put(ours, entries) == compiled.put(theirs, entries)
     assert [*ours.items()] == [*theirs.items()]
-    assert databases._size_of(entries) == compiled.size_of(entries)
-    assert databases._any_begins(old, prefix) == compiled.any_begins(old, prefix)
+    assert rocks._size_of(entries) == compiled.size_of(entries)
+    assert rocks._any_begins(old, prefix) == compiled.any_begins(old, prefix)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.arrangements import transposed
-from ikebana.arrangements.transposed import Change, Streams, changes_of, taken_apart
+from ikebana.arrangements import run
+from ikebana.arrangements.run import Change, Streams, changes_of, taken_apart
 from support.strategies import unhurried
 
 pytest.importorskip(
@@ -48,7 +48,7 @@ def test_changes_come_back_whatever_they_are(changes: list[Change]) -> None:
     packed = taken_apart(changes)
 
     assert packed is not None
-    assert transposed.put_together(packed) == changes
+    assert run.put_together(packed) == changes
     assert list(changes_of(_streams(packed))) == changes
 
 
@@ -65,7 +65,7 @@ def test_many_texts_take_wider_numbers_or_are_left_as_they_are(count: int) -> No
     else:
         assert packed is not None
         assert _streams(packed).width == 2
-        assert transposed.put_together(packed) == changes == [*changes_of(_streams(packed))]
+        assert run.put_together(packed) == changes == [*changes_of(_streams(packed))]
 
 
 def test_numbers_of_neighbours_are_stored_as_differences() -> None:

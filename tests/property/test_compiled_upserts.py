@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana import Input, Output, Plan, Upsert
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.codecs import diff
 from ikebana.processor.base.rows import KeyedUpdate, Partial, Truncate, Upserts
 from ikebana.processor.base.sharding import PartitionRange

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.arrangements.databases import LocalDatabases, OpenDatabases
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
-from ikebana.arrangements.rocks import LocalDatabase
+from ikebana.arrangements.rocks import LocalDatabase, LocalDatabases, OpenDatabases
 from ikebana.arrangements.shard import Shard, entries, opened, verify
 from ikebana.errors import StateFileError
 

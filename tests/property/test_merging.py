@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from ikebana.arrangements import manifest as manifests
-from ikebana.arrangements import merging, shard
+from ikebana.arrangements import run, shard
 from ikebana.arrangements import run as runs
-from ikebana.arrangements.databases import LocalDatabases, OpenDatabases
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
+from ikebana.arrangements.rocks import LocalDatabases, OpenDatabases
 from ikebana.arrangements.run import Run
 from ikebana.arrangements.shard import entries, opened, verify
 from ikebana.arrangements.store import Store
@@ -35,12 +35,12 @@ _then = st.sampled_from(["goes on", "goes on", "ends", "dies", "fails", "is lost
 @contextmanager
 def merging_everything() -> Iterator[None]:
     """Merge in the background whatever is due, by few runs."""
-    large, width, chunk = shard.LARGE, manifests.MERGE_WIDTH, merging._CHUNK
-    shard.LARGE, manifests.MERGE_WIDTH, merging._CHUNK = 0, 2, 1
+    large, width, chunk = shard.LARGE, manifests.MERGE_WIDTH, run._CHUNK
+    shard.LARGE, manifests.MERGE_WIDTH, run._CHUNK = 0, 2, 1
     try:
         yield
     finally:
-        shard.LARGE, manifests.MERGE_WIDTH, merging._CHUNK = large, width, chunk
+        shard.LARGE, manifests.MERGE_WIDTH, run._CHUNK = large, width, chunk
 
 
 @given(st.lists(st.tuples(_changes, _then), min_size=4, max_size=25))
@@ -95,7 +95,7 @@ def test_a_merge_waits_while_a_batch_runs(tmp_path: Path) -> None:
             number += 1
         merge = database.merge
         local.release(database)
-        with merging.batch():
+        with run.merges_waiting():
             running = committed(files, local, manifest, number, {b"0": b"new"})
             assert merge._thread.is_alive()
             assert len(running.runs) == len(manifest.runs) + 1

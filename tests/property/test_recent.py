@@ -8,9 +8,14 @@ import pytest
 from hypothesis import currently_in_test_context, event, given
 from hypothesis import strategies as st
 
-from ikebana.arrangements.databases import OpenDatabases, RecentEntries, size_of
-from ikebana.arrangements.rocks import STATES_TO_FLUSH, LocalDatabase
-from ikebana.arrangements.transposed import Change
+from ikebana.arrangements.rocks import (
+    STATES_TO_FLUSH,
+    LocalDatabase,
+    OpenDatabases,
+    RecentEntries,
+    size_of,
+)
+from ikebana.arrangements.run import Change
 
 KEYS = [b"", b"\x00", b"\xff", *(b"key %d" % number for number in range(12))]
 _keys = st.lists(st.sampled_from(KEYS), max_size=8)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana import Update, accumulate, consolidate
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.kernels import reduce_rows

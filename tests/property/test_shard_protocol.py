@@ -26,10 +26,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from pyarrow import fs
 
 from ikebana.arrangements import manifest as manifests
-from ikebana.arrangements.databases import LocalDatabases, OpenDatabases
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
-from ikebana.arrangements.rocks import LocalDatabase
+from ikebana.arrangements.rocks import LocalDatabase, LocalDatabases, OpenDatabases
 from ikebana.arrangements.shard import Shard, entries, opened, verify
 from ikebana.arrangements.store import Store
 from ikebana.errors import StateFileError

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import machines
 from ikebana import Update, accumulate, consolidate
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.base.sharding import shard_of

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.arrangements.databases import LocalDatabases
-from ikebana.arrangements.rocks import LocalDatabase
+from ikebana.arrangements.rocks import LocalDatabase, LocalDatabases
+from ikebana.arrangements.run import Change
 from ikebana.arrangements.store import MemoryStore, Overlay, Part, Readable, Store
-from ikebana.arrangements.transposed import Change
 
 _keys = st.lists(st.sampled_from(b"\x00ae\xfe\xff"), max_size=3).map(bytes)
 _values = st.binary(max_size=2)

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana import Input, Output, Plan, Update, Upsert, accumulate, consolidate
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Column
 from ikebana.processor.base.rows import KeyedUpdate, Partial, Truncate, Upserts

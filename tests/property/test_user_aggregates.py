@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import user_aggregates
 from ikebana import Update, accumulate
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import reduce

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import KeyedUpdate, Partial, Upserts
 from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.checkpoint.parts import moved

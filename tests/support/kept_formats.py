@@ -15,8 +15,7 @@ from pyarrow import fs
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Dropped, Manifest
-from ikebana.arrangements.run import Head, Run
-from ikebana.arrangements.transposed import Change
+from ikebana.arrangements.run import Change, Head, Run
 from ikebana.codecs import cdcv2, cdcv2_avro, diff, progress, snapshot_record
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.progress import ProgressRecord

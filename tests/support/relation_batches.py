@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from ikebana.arrangements.frontier import Interval
-from ikebana.arrangements.update import Update
+from ikebana.arrangements.update import Interval, Update
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels.half_join import LookupRow, Match
 

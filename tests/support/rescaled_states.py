@@ -7,10 +7,10 @@ from pathlib import Path
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Head
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.base.rows import Upserts
 from ikebana.processor.base.sharding import shard_of

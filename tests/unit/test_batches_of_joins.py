@@ -18,8 +18,8 @@ from ikebana import (
     evaluate,
     steps,
 )
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay
+from ikebana.arrangements.update import Interval
 from ikebana.errors import TooMuchError
 from ikebana.processor.base import sharding
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Upserts

@@ -5,8 +5,8 @@ import random
 import msgspec
 import pytest
 
-from ikebana.arrangements import run, transposed
-from ikebana.arrangements.transposed import Change
+from ikebana.arrangements import run
+from ikebana.arrangements.run import Change
 from ikebana.processor.base.fast_paths import absent
 
 needs_compiled = pytest.mark.skipif(bool(absent()), reason="the compiled code is not there")
@@ -54,8 +54,8 @@ def test_a_sample_of_all_places_decides() -> None:
 @pytest.fixture
 def without_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where there was no C compiler."""
-    monkeypatch.setattr(transposed, "_taken_apart", None)
-    monkeypatch.setattr(transposed, "_put_together", None)
+    monkeypatch.setattr(run, "_taken_apart", None)
+    monkeypatch.setattr(run, "_put_together", None)
 
 
 @needs_compiled

@@ -3,8 +3,8 @@
 import pytest
 
 from ikebana import Column, DeltaJoin, Input, JoinInput, Linear, Output, Plan, Upsert, steps
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Part
+from ikebana.arrangements.update import Interval
 from ikebana.errors import TooMuchError
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.base.sharding import LEAST, Hot, hash_of

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from ikebana import Input, Linear, Output, Plan, Update, Upsert, steps
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.codecs.error_record import error_record
 from ikebana.errors import RecordError
 from ikebana.processor.base.noted import NotedRecord

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from ikebana import Column, EventTime, Input, Linear, Output, Plan, Reduce, Upsert, steps
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.checkpoint.checkpoint import Birth, newborn

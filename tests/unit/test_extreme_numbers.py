@@ -23,9 +23,8 @@ from ikebana import (
     Upsert,
     steps,
 )
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.arrangements.update import LARGEST, pieces, sums
+from ikebana.arrangements.update import LARGEST, Interval, pieces, sums
 from ikebana.codecs import canonical, diff
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.progress import ProgressRecord

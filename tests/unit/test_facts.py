@@ -5,8 +5,8 @@ from itertools import permutations
 
 import pytest
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.codecs.cdcv2 import END
 from ikebana.processor.base.diff_reader import ContradictionError
 from ikebana.processor.base.rows import KeyedUpdate

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Store
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import history
 from ikebana.processor.kernels.arrange import Arrangement

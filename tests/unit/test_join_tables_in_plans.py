@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ikebana import Output, Plan, Update, Upsert, differentiate, integrate
-from ikebana.arrangements.alt_neu import AltNeu, Instant, alt, neu
+from ikebana.arrangements.update import AltNeu, Instant, alt, neu
 from ikebana.processor.planning.joins.query import (
     AsOfJoin,
     At,

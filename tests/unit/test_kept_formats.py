@@ -15,8 +15,8 @@ import msgspec
 import pytest
 from msgspec.structs import fields, replace
 
-from ikebana.arrangements.databases import LocalDatabases
 from ikebana.arrangements.files import Folder
+from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.shard import Shard
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import IkebanaError

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from ikebana import Column, Input, Linear, Output, Plan, Upsert
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.engine import dataflow, gathered
 from ikebana.processor.engine.gathered import GatheredUpdates

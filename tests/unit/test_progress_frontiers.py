@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana import Concat, Input, Linear, Output, Plan, Reduce, Upsert, steps
-from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.update import Interval
 from ikebana.processor.planning.progress import (
     Edges,
     advance_frontiers,

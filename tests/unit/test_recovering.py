@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Message
 
 from ikebana import Plan
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.manifest import Manifest
+from ikebana.arrangements.update import Interval
 from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import SourceError

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.errors import TooMuchError
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import reduce

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import reductions
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay
+from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import reduce_rows

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ikebana.arrangements.databases import LocalDatabases
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
+from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.shard import Shard, entries, verify
 from ikebana.arrangements.store import MemoryStore
 from ikebana.errors import CheckpointError, StateFileError

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import MANY_BYTES, MANY_GONE, MERGE_WIDTH, to_merge
-from ikebana.arrangements.run import Head, Run
-from ikebana.arrangements.transposed import Change
+from ikebana.arrangements.run import Change, Head, Run
 from ikebana.errors import StateFileError
 
 HASH = "0123456789abcdef"

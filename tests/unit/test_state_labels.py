@@ -1,8 +1,8 @@
 """What `ikebana state` says: of what an arrangement is, and what is in an upsert."""
 
 from ikebana import DeltaJoin, Input, JoinInput, Output, Plan, Upsert
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import Upserts
 from ikebana.processor.checkpoint.checkpoint import newborn
 from ikebana.processor.cli.state import _lines, arrangements_in

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import state_machine
 from ikebana.processor.kernels.state_machine import (
@@ -729,7 +729,7 @@ def test_what_has_shown_is_retracted_also_under_another_view() -> None:
 
 
 HASHES = """
-from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.update import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.kernels.state_machine import Event, Machine, step
 

@@ -11,14 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from ikebana.arrangements import run as runs
-from ikebana.arrangements.databases import LocalDatabases, OpenDatabases
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Dropped, Manifest
-from ikebana.arrangements.rocks import LocalDamageError
-from ikebana.arrangements.run import Head, Run
+from ikebana.arrangements.rocks import LocalDamageError, LocalDatabases, OpenDatabases
+from ikebana.arrangements.run import Change, Head, Run
 from ikebana.arrangements.shard import Shard, entries, opened
 from ikebana.arrangements.store import Store
-from ikebana.arrangements.transposed import Change
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import hold
 

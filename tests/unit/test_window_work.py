@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import window_functions

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from ikebana import Input, Output, Plan, Upsert
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Interval
 from ikebana.processor.base.fast_paths import absent
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.base.sharding import PartitionRange

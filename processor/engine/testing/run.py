@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Collection as Counted
-from ikebana.arrangements.update import Update
+from ikebana.arrangements.update import Interval, Update
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import CheckpointError, ConfigError

@@ -1,4 +1,4 @@
-"""Distinguish temporary failures from lasting ones, in the errors of file systems.
+"""Where files lie: private folders, room on their disk, and failures of file systems that pass.
 
 Object stores throttle, fail and become unavailable for a while.  Their clients retry a few times,
 and then raise an error that has only a text; Spark passes on only texts, too.
@@ -6,8 +6,31 @@ and then raise an error that has only a text; Spark passes on only texts, too.
 
 import errno
 import re
+import tempfile
+from pathlib import Path
 
 from ikebana.errors import IkebanaError, SpaceError, StorageError
+
+# Enough for a log and a table of a small database.
+_SOME = 16 << 20
+
+
+def private_folder(path: Path) -> None:
+    """Make a folder that only its owner may read; an existing one stays unchanged."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
+def has_space(folder: Path) -> bool:
+    """Whether the disk of a folder has room for some megabytes; it is tried."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_SOME))
+            file.flush()
+    except OSError:
+        return False
+    return True
+
 
 # Messages of Arrow's file systems.
 _ARROW = (
