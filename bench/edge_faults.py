@@ -177,13 +177,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     # values: nested values, numbers that are not finite, columns that nothing reads.
     "edge:values what nobody reads is not looked at": (
         "tests/property/test_damage_in_unread_fields.py::test_damage_is_an_error",
-        "codecs/unread.py",
+        "codecs/canonical.py",
         "    if _doubtful(message):\n",
         "    if not message:\n",
     ),
     "edge:values a number with an exponent is in range": (
         "tests/property/test_damage_in_unread_fields.py::test_damage_is_an_error",
-        "codecs/unread.py",
+        "codecs/canonical.py",
         'return b"0e" in kinds or _MANY_DIGITS in kinds',
         "return _MANY_DIGITS in kinds",
     ),
@@ -542,7 +542,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:what contradicts a schema is an error where it is read": (
         "tests/property/test_contradictions.py::test_in_json_with_a_schema",
-        "codecs/semantic_types.py",
+        "codecs/column_encodings.py",
         "    return convert if strict or convert is None else tolerant(convert)\n",
         "    return convert\n",
     ),

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from ikebana.codecs import canonical
 from ikebana.codecs.avro_compiler import ALL, Compiler, Fields
 from ikebana.codecs.avro_values import CONVERTS, after, meaning_of
+from ikebana.codecs.column_encodings import of_name
 from ikebana.codecs.encodings import Convert
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.semantic_types import of_name
 
 try:
     from ikebana.compiled._avro_text import Program

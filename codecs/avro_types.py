@@ -32,8 +32,7 @@ from decimal import Decimal
 from typing import Any
 
 from ikebana.codecs import canonical
-from ikebana.codecs.counts_of_time import days_of, instant_of, time_of_day
-from ikebana.codecs.encodings import from_base64
+from ikebana.codecs.encodings import days_of, from_base64, instant_of, time_of_day
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.shape import MisfitError
 from ikebana.codecs.sql_type import (

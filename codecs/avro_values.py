@@ -14,9 +14,9 @@ from typing import Any
 from msgspec import UNSET
 
 from ikebana.codecs import canonical
+from ikebana.codecs.column_encodings import DECIMAL, PRECISION, Meaning, meaning_of_name
 from ikebana.codecs.encodings import COUNTED, Convert, decimals
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.semantic_types import DECIMAL, PRECISION, Meaning, meaning_of_name
 
 
 def _in_utc(name: str) -> Convert:

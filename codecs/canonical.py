@@ -7,18 +7,31 @@ that is not finite, which JSON does not have, is one of the texts "NaN", "Infini
 keep their exact value: a fraction that a double cannot carry in 15 digits stays a decimal.  A
 number of 1e309 or more, which exceeds every double, is refused unless it is written as an
 integer.  If an object repeats a field, the last one counts.
+
+A message is read as a whole, or some fields of its object, while the parser skips the others
+(`projection`, `object_of`).  What is no JSON is refused either way (`require_readable`), and so is
+what nests more than `DEEPEST` arrays and objects.
 """
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
-from typing import Any
+from itertools import accumulate
+from typing import Any, TypedDict, cast
 
 import msgspec
 
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.nesting import too_deep
+
+try:
+    from ikebana.compiled._nesting import any_opens_more, doubtful
+except ImportError:
+    any_opens_more = doubtful = None  # type: ignore[assignment]
+try:
+    from ikebana.compiled._row_images import Rows as CompiledRows
+except ImportError:
+    CompiledRows = None  # type: ignore[assignment,misc]
 
 # Every decimal of up to 15 significant digits survives a double and its shortest repr.
 _EXACT_DIGITS = 15
@@ -293,3 +306,174 @@ def _hashable(data: Any) -> Any:
     if isinstance(data, list):
         return JsonArray(_hashable(value) for value in data)
     return data
+
+
+# The limit of nesting is the same wherever the program reads JSON.  Without a limit, Python's
+# stack would be one, and a message could be decoded in one place but not in another that is a few
+# calls deeper.
+
+DEEPEST = 200
+_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKETS = re.compile(rb"[][{}]")
+_STEPS = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
+
+
+def any_too_deep(messages: Iterable[bytes | None]) -> bool:
+    """Whether any of many JSON texts is `too_deep`; None is no text."""
+    messages = [*messages]
+    if any_opens_more is not None and not any_opens_more(messages, DEEPEST):
+        return False
+    # A text needs a character for each bracket.
+    long = [each for each in messages if each is not None and len(each) > DEEPEST]
+    return any(map(too_deep, long))
+
+
+def too_deep(message: bytes) -> bool:
+    """Whether a JSON text nests more than `DEEPEST` arrays and objects.
+
+    >>> too_deep(b"[" * 200 + b"]" * 200), too_deep(b"[" * 201 + b"]" * 201)
+    (False, True)
+    >>> too_deep(b'["' + b"[" * 500 + b'"]')
+    False
+    """
+    # Nearly all messages have fewer bytes, or fewer brackets altogether.
+    if len(message) <= DEEPEST or _openings(message) <= DEEPEST:
+        return False
+    steps = map(_STEPS.__getitem__, _BRACKETS.findall(_TEXTS.sub(b"", message)))
+    return max(accumulate(steps), default=0) > DEEPEST
+
+
+def _openings(message: bytes) -> int:
+    # Far quicker than count(): replace() jumps from one bracket to the next.
+    return 2 * len(message) - len(message.replace(b"{", b"")) - len(message.replace(b"[", b""))
+
+
+# Some fields of objects.  msgspec finds the fields of a TypedDict only if their names are ASCII,
+# and those of a struct only if JSON need not escape them.  Objects with other names are decoded as
+# a whole.
+
+_ESCAPED = re.compile(r'["\\\x00-\x1f]').search
+
+
+def fit_a_struct(names: Sequence[str]) -> bool:
+    """Whether msgspec can decode fields of these names with a struct."""
+    return not any(map(_ESCAPED, names))
+
+
+def object_of(fields: Mapping[str, Any] | None) -> Any:
+    """Make the type of an object with these fields; None for all fields.
+
+    A decoded object may have more fields than these: see `is_exact`.
+    """
+    if fields is None or not is_exact(fields):
+        return dict[str, _any_of(fields or {})]  # type: ignore[misc]
+    return cast(Any, TypedDict)("Fields", dict(fields), total=False)
+
+
+def is_exact(fields: Mapping[str, Any] | None) -> bool:
+    """Whether objects of the type `object_of(fields)` have no other fields."""
+    return fields is None or all(map(str.isascii, fields))
+
+
+def _any_of(fields: Mapping[str, Any]) -> Any:
+    kinds = set(fields.values())
+    return kinds.pop() if len(kinds) == 1 else Any
+
+
+def projection(columns: Sequence[str]) -> Callable[[bytes], bytes]:
+    """Make a function from a JSON message to the canonical bytes of some of its fields.
+
+    The result for a message that is no object is an object without fields.
+
+    >>> projection(["b", "c"])(b'{"a": 1, "b": 2}')
+    b'{"b":2}'
+
+    Raises:
+        DecodeError: from the function, for a message that is not JSON.
+    """
+    pick = _by_struct(columns) if fit_a_struct(columns) else _by_name(columns)
+    row = _left_to_python if CompiledRows is None else CompiledRows(columns, ()).row
+
+    def project(message: bytes) -> bytes:
+        if (picked := row(message)) is not None:
+            return picked
+        try:
+            require_readable(message)
+            return pick(message)
+        except REFUSALS as error:
+            # This raises if the message is no JSON.
+            canonical(message)
+            if isinstance(error, msgspec.ValidationError):
+                return b"{}"
+            raise refused("JSON", error) from None
+
+    return project
+
+
+def _left_to_python(message: bytes) -> bytes | None:
+    return None
+
+
+def _by_struct(columns: Sequence[str]) -> Callable[[bytes], bytes]:
+    names = [f"f{at}" for at in range(len(columns))]
+    fields = msgspec.defstruct(
+        "Fields",
+        [(name, object, msgspec.UNSET) for name in names],
+        rename=dict(zip(names, columns, strict=True)),
+    )
+    decode = decoder(fields)
+    return lambda message: _encode(decode(message))
+
+
+def _by_name(columns: Sequence[str]) -> Callable[[bytes], bytes]:
+    decode = decoder(dict[str, Any])
+
+    def pick(message: bytes) -> bytes:
+        row = decode(message)
+        return _encode({name: row[name] for name in columns if name in row})
+
+    return pick
+
+
+# Faults in fields that are not read.  Whether a message is an error must not depend on which
+# fields are read, or adding a reader of one column would change what others see.  A parser that
+# skips a field detects all faults of its syntax, but neither bytes that are no UTF-8 nor numbers
+# out of range.  These are found here, in whole messages.
+
+_KINDS = bytes(
+    ord("0") if byte in b"0123456789" else ord("e") if byte in b"eE" else ord("x")
+    for byte in range(256)
+)
+# A number of fewer digits, with an exponent of two digits at most, is no greater than 1e308.
+_MANY_DIGITS = b"0" * 200
+
+
+def require_readable(message: bytes) -> None:
+    """Refuse a message that could not be decoded if all of its fields were read.
+
+    It has to be decoded nevertheless to know whether its syntax is right.
+
+    Raises: `REFUSALS`.
+    """
+    if _doubtful(message):
+        _decode(message)
+
+
+def doubtful_in_python(message: bytes) -> bool:
+    """Whether a text is no UTF-8, or may have a number out of range.
+
+    The compiled form looks closer at exponents, because it takes less than decoding the text.
+
+    >>> doubtful_in_python(b'{"a": 1.5}'), doubtful_in_python(b"[1e400]")
+    (False, True)
+    """
+    if not message.isascii():
+        try:
+            message.decode()
+        except UnicodeDecodeError:
+            return True
+    kinds = message.translate(_KINDS)
+    return b"0e" in kinds or _MANY_DIGITS in kinds
+
+
+_doubtful = doubtful_in_python if doubtful is None else doubtful

@@ -37,12 +37,12 @@ from ikebana.codecs.avro_compiler import Fields
 from ikebana.codecs.avro_program import Take
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.avro_upserts import framing_of
+from ikebana.codecs.canonical import require_readable
 from ikebana.codecs.change import Change, Headers, Ignored, Needs
-from ikebana.codecs.counts_of_time import instant_of
 from ikebana.codecs.debezium_rows import FAULTS, KeyDecoder, keys_in_json
+from ikebana.codecs.encodings import instant_of
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.row_images import Image, RowImages, Tables, deleted, moved, option
-from ikebana.codecs.unread import require_readable
 from ikebana.errors import ConfigError
 
 _NAME = "change"

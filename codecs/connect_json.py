@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Raw
 
 from ikebana.codecs import canonical
+from ikebana.codecs.column_encodings import Schema
 from ikebana.codecs.encodings import Convert
-from ikebana.codecs.semantic_types import Schema
 
 PayloadPlan = tuple[tuple[str, Convert], ...]
 """The conversions of columns, by name; other columns stay as they are."""

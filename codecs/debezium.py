@@ -34,7 +34,9 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from ikebana.codecs import canonical
+from ikebana.codecs.canonical import require_readable
 from ikebana.codecs.change import Change, Headers, Ignored, Needs
+from ikebana.codecs.column_encodings import Schema
 from ikebana.codecs.connect_json import Opening, PayloadPlan
 from ikebana.codecs.debezium_rows import (
     FAULTS,
@@ -47,9 +49,7 @@ from ikebana.codecs.debezium_rows import (
     without_operation,
 )
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.semantic_types import Schema
 from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
-from ikebana.codecs.unread import require_readable
 from ikebana.errors import ConfigError
 
 try:

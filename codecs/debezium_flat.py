@@ -18,13 +18,13 @@ from typing import Any
 from msgspec import Raw
 
 from ikebana.codecs import canonical
+from ikebana.codecs.canonical import require_readable
 from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.connect_json import Opening
 from ikebana.codecs.debezium import unavailable_of
 from ikebana.codecs.debezium_rows import FAULTS, VALUE, DebeziumTables, Row, Rows, keys_in_json
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import ADDED_PREFIX
-from ikebana.codecs.unread import require_readable
 from ikebana.errors import ConfigError
 
 # Debezium writes this field so, whatever the prefix of added fields is.

@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 from msgspec import Raw
 
 from ikebana.codecs import canonical
+from ikebana.codecs.canonical import is_exact, object_of
 from ikebana.codecs.change import Change, Headers, Ignored, Needs
-from ikebana.codecs.column_encodings import bare, encodings, of_columns
+from ikebana.codecs.column_encodings import Schema, bare, encodings, of_columns
 from ikebana.codecs.connect_json import Opening, PayloadPlan
-from ikebana.codecs.encodings import Convert
+from ikebana.codecs.encodings import Convert, of_extended_json
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.extended_json import plain
-from ikebana.codecs.fields import is_exact, object_of, require_bounded
-from ikebana.codecs.semantic_types import Schema
+from ikebana.codecs.row_images import require_bounded
 from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
 
 try:
@@ -118,7 +117,7 @@ class Rows:
             return None
         document = row.__class__ is str
         if document:
-            row, plan = plain(decode.document(row.encode())), self._in_documents
+            row, plan = of_extended_json(decode.document(row.encode())), self._in_documents
         absent = self._taken_out(row) if careful else ()
         if self._columns is not None and (careful or not self._exact):
             row = {name: row[name] for name in row if name in self._columns}
@@ -218,7 +217,7 @@ def keys_in_json(needs: Needs) -> KeyDecoder:
         data, plan = opening.open(key)
         if isinstance(data, dict):
             if is_of_documents and data.keys() == {"id"} and isinstance(data["id"], str):
-                return {_IDENTIFIER: plain(document(data["id"].encode()))}
+                return {_IDENTIFIER: of_extended_json(document(data["id"].encode()))}
             convert_columns(data, plan)
         return data
 

@@ -29,9 +29,9 @@ from typing import Any
 import msgspec
 
 from ikebana.codecs import canonical
+from ikebana.codecs.canonical import fit_a_struct
 from ikebana.codecs.change import Change, Ignored, Needs
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.fields import fit_a_struct
 from ikebana.codecs.row_images import (
     NULL,
     Image,

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from ikebana.codecs import canonical
+from ikebana.codecs.canonical import projection
 from ikebana.codecs.change import Change, Headers, Needs
 from ikebana.codecs.column_encodings import bare, encodings
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.fields import projection
 
 try:
     from ikebana.compiled._json_text import Canonical

@@ -19,11 +19,10 @@ from typing import Any, ClassVar
 import msgspec
 
 from ikebana.codecs import canonical
+from ikebana.codecs.canonical import is_exact, object_of, require_readable
 from ikebana.codecs.change import Change, DeclaredColumns, Headers, Ignored, Needs
 from ikebana.codecs.column_encodings import bare, encodings
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.fields import is_exact, object_of, require_bounded
-from ikebana.codecs.unread import require_readable
 from ikebana.errors import ConfigError
 
 Image = dict[str, Any]
@@ -31,6 +30,8 @@ Image = dict[str, Any]
 
 _ALL_THAT_FAILS = (*canonical.REFUSALS, DecodeError)
 _TOMBSTONE = Ignored("tombstone")
+# No database has longer names of tables, with their schemas and catalogs.
+_LONGEST_NAME = 1_000
 NULL = msgspec.Raw(b"null")
 """A null image."""
 
@@ -201,6 +202,13 @@ class Tables:
             if not isinstance(part, str):
                 raise DecodeError(self._codec, f"field `{field}` is missing")
         return self._match(require_bounded(self._codec, ".".join(parts))) is not None
+
+
+def require_bounded(codec: str, name: str) -> str:
+    """Return a table's name if it is not too long to match patterns.  Raises: DecodeError."""
+    if len(name) > _LONGEST_NAME:
+        raise DecodeError(codec, "the table's name is too long")
+    return name
 
 
 def option(needs: Needs, name: str, *choices: str) -> str:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ikebana.codecs.cdcv2 import Fact
 from ikebana.codecs.diff import Headers
-from ikebana.codecs.error_record import error_record
+from ikebana.codecs.errors import error_record
 
 
 class OutputMessage(NamedTuple):

@@ -51,7 +51,7 @@ def any_opens_more(list messages, Py_ssize_t most) -> bool:
 
 
 def doubtful(bytes message not None) -> bool:
-    """Whether a text is no UTF-8, or may have a number out of range: see `codecs.unread`.
+    """Whether a text is no UTF-8, or may have a number out of range: see `codecs.canonical`.
 
     >>> doubtful(b'{"a": 1e30, "b": "1e400"}'), doubtful(b'[1e400]'), doubtful(b'["\xff"]')
     (False, True, True)

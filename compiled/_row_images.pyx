@@ -2,7 +2,7 @@
 """Rows in JSON, of which some columns are read, as canonical bytes; and those in Debezium's events.
 
 What the texts have to be is what `_json_text` says, and None is given for all others.  Who calls
-this has to read them, as `codecs.fields` and `codecs.debezium` do.
+this has to read them, as `codecs.canonical` and `codecs.debezium` do.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ikebana.codecs.canonical import spelled_out
-from ikebana.codecs.counts_of_time import clock, far_date
+from ikebana.codecs.encodings import clock, far_date
 
 _DAY_S = 86_400
 _encode = msgspec.json.Encoder(decimal_format="number").encode

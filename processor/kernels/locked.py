@@ -28,7 +28,7 @@ import msgspec
 
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import Interval, pieces, sums
-from ikebana.codecs.error_record import error_record
+from ikebana.codecs.errors import error_record
 from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels.half_join import Match

@@ -31,7 +31,7 @@ import msgspec
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import Interval, pieces
 from ikebana.codecs import canonical
-from ikebana.codecs.error_record import error_record
+from ikebana.codecs.errors import error_record
 from ikebana.errors import TooMuchError
 from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate

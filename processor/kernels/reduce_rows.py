@@ -29,7 +29,7 @@ import msgspec
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
-from ikebana.codecs.error_record import error_record
+from ikebana.codecs.errors import error_record
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import by_key
 from ikebana.processor.kernels.layout import (

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from ikebana.arrangements.store import Part, Store
-from ikebana.codecs.error_record import error_record
+from ikebana.codecs.errors import error_record
 from ikebana.codecs.upsert_out import changed
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels.layout import (

@@ -32,7 +32,7 @@ import msgspec
 from ikebana.arrangements.store import Part, Store
 from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
-from ikebana.codecs.error_record import error_record
+from ikebana.codecs.errors import error_record
 from ikebana.errors import IkebanaError
 from ikebana.processor.base.rows import NULL_KEY, KeyedUpdate
 from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, OfKey, PartKind, StateLayout

@@ -9,8 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from ikebana.codecs.counts_of_time import instant_of
-from ikebana.codecs.encodings import timestamp_of
+from ikebana.codecs.encodings import instant_of, timestamp_of
 
 EARLIEST: Literal["earliest"] = "earliest"
 LATEST: Literal["latest"] = "latest"

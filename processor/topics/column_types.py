@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET
 
-from ikebana.codecs.fields import fit_a_struct
+from ikebana.codecs.canonical import fit_a_struct
 from ikebana.codecs.sql_type import (
     TAKE_ALL,
     VARCHAR,

@@ -21,12 +21,11 @@ import msgspec
 
 from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
+from ikebana.codecs.canonical import projection
 from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.change import Change, Codec, Headers
 from ikebana.codecs.encodings import timestamp_of
-from ikebana.codecs.error_record import error_record
-from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.fields import projection
+from ikebana.codecs.errors import DecodeError, error_record
 from ikebana.codecs.formats import fact_codec
 from ikebana.codecs.progress import pack_times
 from ikebana.errors import SourceError

@@ -9,10 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from ikebana.codecs.canonical import DEEPEST, any_too_deep, too_deep
 from ikebana.codecs.change import Change, Codec, Headers, Ignored, RowCodec
-from ikebana.codecs.error_record import error_record
-from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.nesting import DEEPEST, any_too_deep, too_deep
+from ikebana.codecs.errors import DecodeError, error_record
 from ikebana.codecs.plain import Plain
 from ikebana.processor.base import calls
 from ikebana.processor.base.rows import KeyedUpdate

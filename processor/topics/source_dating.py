@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ikebana.codecs.debezium_position import Boundaries, Positions, SourcePosition
-from ikebana.codecs.error_record import error_record
-from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.errors import DecodeError, error_record
 from ikebana.processor.base.rows import FIRST, Errors, InSource, Seen, pack
 from ikebana.processor.planning.input_rows import collections_of
 from ikebana.processor.planning.plan import SOURCE_CLOCKS, Input, Plan

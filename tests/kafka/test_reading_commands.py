@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from ikebana.codecs.error_record import error_record
+from ikebana.codecs.errors import error_record
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.cli.main import main
 from ikebana.processor.kafka import topics

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ikebana.codecs import canonical, fields, unread
+from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
 from support.strategies import json_data, unhurried, written
 
@@ -80,7 +80,7 @@ def test_the_columns_of_a_row_are_those_that_python_picks(
 ) -> None:
     """What is no object is left to Python."""
     names = sorted(columns)
-    pick = fields._by_name(names)
+    pick = canonical._by_name(names)
     rows = row_images.Rows(names, ())
     for message in messages:
         if (found := rows.row(message)) is not None:
@@ -133,7 +133,7 @@ def test_texts_that_python_refuses_as_they_are_no_utf_8_or_out_of_range_are_doub
     for text in (b"".join(parts), b'["a",' + b"".join(parts) + b"]"):
         found = nesting.doubtful(text)
 
-        assert found <= unread.doubtful_in_python(text)
+        assert found <= canonical.doubtful_in_python(text)
         reason = str(in_python(text))
         assert found or not ("UTF-8" in reason or "too many digits" in reason)
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from ikebana import Column, Input, Linear, Output, Plan, Reduce, Upsert
 from ikebana.arrangements.update import Update, consolidate
+from ikebana.codecs import canonical, plain
 from ikebana.codecs import debezium as debezium_json
-from ikebana.codecs import fields, plain, unread
 from ikebana.codecs.formats import Format
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.linear.steps import project
@@ -96,12 +96,12 @@ def outcome(plan: Plan, messages: list[bytes], pushed: bool, compiled: bool) -> 
     with ExitStack() as stack:
         if not compiled:
             for module, name in (
-                (fields, "Rows"),
+                (canonical, "CompiledRows"),
                 (debezium_json, "CompiledRows"),
                 (plain, "Canonical"),
             ):
                 stack.enter_context(patch.object(module, name, None))
-            stack.enter_context(patch.object(unread, "_doubtful", unread.doubtful_in_python))
+            stack.enter_context(patch.object(canonical, "_doubtful", canonical.doubtful_in_python))
         evaluation = Evaluation(plan, optimized=pushed)
         made = evaluation.advance({"t": records}, 100)
     updates = consolidate(

@@ -14,8 +14,7 @@ from ikebana.codecs.change import Codec, Needs
 from ikebana.codecs.debezium import Debezium
 from ikebana.codecs.debezium_avro import DebeziumAvro
 from ikebana.codecs.debezium_flat import DebeziumFlat
-from ikebana.codecs.encodings import duration
-from ikebana.codecs.structured_times import structured
+from ikebana.codecs.encodings import duration, structured
 from ikebana.processor.linear.typed_json import from_json
 from support.avro_messages import message
 from support.connect_avro import schema_of

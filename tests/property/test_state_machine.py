@@ -15,7 +15,7 @@ import machines
 from ikebana import Update, accumulate, consolidate
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Interval
-from ikebana.codecs.error_record import error_record
+from ikebana.codecs.errors import error_record
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.kernels import state_machine, upsert

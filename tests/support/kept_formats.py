@@ -17,7 +17,7 @@ from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Dropped, Manifest
 from ikebana.arrangements.run import Change, Head, Run
 from ikebana.codecs import cdcv2, cdcv2_avro, diff, progress, snapshot_record
-from ikebana.codecs.error_record import error_record
+from ikebana.codecs.errors import error_record
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.processor.base import rows

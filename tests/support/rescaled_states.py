@@ -11,7 +11,7 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Head
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Interval
-from ikebana.codecs.error_record import error_record
+from ikebana.codecs.errors import error_record
 from ikebana.processor.base.rows import Upserts
 from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from ikebana import Input, Linear, Output, Plan, Upsert
-from ikebana.codecs import avro_program, debezium, debezium_rows, fields
+from ikebana.codecs import avro_program, canonical, debezium, debezium_rows
 from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format, KeyFormat
@@ -110,7 +110,7 @@ def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     if request.param == "in Python":
         monkeypatch.setattr(avro_program, "Program", None)
         monkeypatch.setattr(debezium, "CompiledRows", None)
-        monkeypatch.setattr(fields, "Rows", None)
+        monkeypatch.setattr(canonical, "CompiledRows", None)
         monkeypatch.setattr(debezium_rows, "Canonical", None)
 
 

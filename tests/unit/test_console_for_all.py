@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from ikebana.codecs.error_record import error_record
+from ikebana.codecs.errors import error_record
 from ikebana.processor.authoring.proposing.columns_seen import ColumnsSeen
 from ikebana.processor.base.noted import Noted, NotedRecord, errors_noted
 from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource, PartPlan

@@ -1,6 +1,6 @@
 """The errors that stand: what updates of an error topic come to."""
 
-from ikebana.codecs.error_record import error_record
+from ikebana.codecs.errors import error_record
 from ikebana.processor.base.diff_reader import History, PlacedUpdate
 from ikebana.processor.cli.errors import standing
 

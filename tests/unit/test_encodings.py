@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs import canonical
-from ikebana.codecs.column_encodings import encoding
+from ikebana.codecs.column_encodings import encoding, of_connect, of_name
 from ikebana.codecs.encodings import from_base64
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.semantic_types import of_connect, of_name
 
 LARGEST = 2**63 - 1
 

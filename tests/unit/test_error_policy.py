@@ -9,7 +9,7 @@ import pytest
 from ikebana import Input, Linear, Output, Plan, Update, Upsert, steps
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Interval
-from ikebana.codecs.error_record import error_record
+from ikebana.codecs.errors import error_record
 from ikebana.errors import RecordError
 from ikebana.processor.base.noted import NotedRecord
 from ikebana.processor.base.rows import KeyedUpdate, Upserts

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import ikebana as ik
-from ikebana.codecs.extended_json import plain
+from ikebana.codecs.encodings import of_extended_json
 
 UUID = "b84dbfe2-fe4c-4953-a225-990ea3700f29"
 
@@ -37,7 +37,7 @@ UUID = "b84dbfe2-fe4c-4953-a225-990ea3700f29"
 )
 def test_an_object_of_extended_json_is_its_value(written: Any, value: Any) -> None:
     """In the canonical form, the relaxed one and the older one."""
-    assert plain(written) == value
+    assert of_extended_json(written) == value
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_an_object_of_extended_json_is_its_value(written: Any, value: Any) -> No
 )
 def test_other_objects_stay(written: Any) -> None:
     """Those without a form, and those that do not fit theirs."""
-    assert plain(written) == written
+    assert of_extended_json(written) == written
 
 
 def test_nothing_that_looks_like_one_is_an_error() -> None:
@@ -69,7 +69,7 @@ def test_nothing_that_looks_like_one_is_an_error() -> None:
     names = ("$oid", "$numberLong", "$numberDecimal", "$date", "$binary", "$undefined", "$other")
     for name, value, kind in product(names, inner, kinds):
         document = {name: value, "$type": kind}
-        json.dumps(plain(document))
+        json.dumps(of_extended_json(document))
 
 
 def test_documents_are_rows_with_types() -> None:

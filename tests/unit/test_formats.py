@@ -7,8 +7,7 @@ import pytest
 
 from ikebana.codecs import diff, progress
 from ikebana.codecs.change import Change, Needs
-from ikebana.codecs.error_record import error_record
-from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.errors import DecodeError, error_record
 from ikebana.codecs.plain import Plain, PlainFormat
 from ikebana.codecs.progress import ProgressRecord
 

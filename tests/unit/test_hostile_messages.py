@@ -9,7 +9,7 @@ import pytest
 from ikebana import Column, Input, Linear, Output, Plan, Upsert, steps
 from ikebana.arrangements.update import LARGEST, accumulate
 from ikebana.codecs import canonical
-from ikebana.codecs.error_record import LONGEST_KEY, LONGEST_VALUE, error_record
+from ikebana.codecs.errors import LONGEST_KEY, LONGEST_VALUE, error_record
 from ikebana.codecs.maxwell import Maxwell
 from ikebana.errors import StuckError
 from ikebana.processor.base import calls

@@ -11,9 +11,9 @@ import msgspec
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Headers
 from ikebana.codecs.changes import WORDS
-from ikebana.codecs.extended_json import plain
+from ikebana.codecs.column_encodings import Schema
+from ikebana.codecs.encodings import of_extended_json
 from ikebana.codecs.formats import Format, KeyFormat
-from ikebana.codecs.semantic_types import Schema
 from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
 from ikebana.processor.authoring.proposing.kinds import Kind, fields_of, of_mysql
 
@@ -237,7 +237,7 @@ def event(envelope: Mapping[str, Any], kinds: Kinds | None) -> Seen:
     table = ".".join(part for part in parts if isinstance(part, str))
     images = [envelope.get(name) for name in ("before", "after")]
     # MongoDB's documents are texts.
-    rows = [plain(parsed(of.encode())) if isinstance(of, str) else of for of in images]
+    rows = [of_extended_json(parsed(of.encode())) if isinstance(of, str) else of for of in images]
     lacks_image = envelope["op"] in ("u", "d") and images[0] is None
     return Seen(table, rows=_rows(rows, kinds), lacks_image=lacks_image)
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from ikebana.codecs import sql_type
 from ikebana.codecs.avro_values import semantics_of
+from ikebana.codecs.column_encodings import WIDEST_DECIMAL, Schema, decimal_type, meaning_of_name
 from ikebana.codecs.encodings import from_base64
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.semantic_types import WIDEST_DECIMAL, Schema, decimal_type, meaning_of_name
 from ikebana.codecs.sql_type import type_of
 from ikebana.processor.linear.json_text import JSON, quoted
 
