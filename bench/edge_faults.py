@@ -92,7 +92,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:codecs the fields of documents are texts of JSON": (
         "tests/unit/test_column_encodings.py::test_the_fields_of_a_document",
         "codecs/debezium_rows.py",
-        "row, plan = plain(decode.document(row.encode())), self._in_documents",
+        "row, plan = of_extended_json(decode.document(row.encode())), self._in_documents",
         "row = decode.document(row.encode())",
     ),
     "edge:codecs plain JSON has no encodings": (
