@@ -54,13 +54,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:types keys are looked up by the text of a date": (
         "tests/unit/test_types_for_readers.py::test_a_key_is_found",
-        "serving/sql/tables.py",
+        "serving/sql.py",
         'if (view.meta.columns.get(field, kind) == "VARCHAR") != (kind == "VARCHAR"):',
         "if False:",
     ),
     "edge:types values of another type fail a query": (
         "tests/unit/test_types_for_readers.py::test_values_of_another_type",
-        "serving/sql/tables.py",
+        "serving/sql.py",
         "        if not types:\n            raise\n",
         "        raise\n",
     ),
@@ -281,7 +281,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:loud times of different kinds have a common frontier": (
         "tests/unit/test_times_together.py",
-        "serving/common_times.py",
+        "serving/view.py",
         "    check_kinds(views)\n    return min",
         "    return min",
     ),
@@ -639,7 +639,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:reads a client reads as of the newest time whatever it asks for": (
         "tests/unit/test_served_reads.py",
-        "serving/http/parameters.py",
+        "serving/parameters.py",
         "                fields[name] = str(value)\n",
         '                fields[name] = str(value) if name != "as_of" else None\n',
     ),

@@ -47,7 +47,7 @@ from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.query import field_texts
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.typed_json import from_json
-from ikebana.serving.sql.tables import as_json
+from ikebana.serving.sql import as_json
 
 Whole = Literal["key", "value"]
 # The types that are delivered as another type.

@@ -28,8 +28,7 @@ from ikebana.errors import ConfigError
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import EPOCH_MS
 from ikebana.serving import layout
-from ikebana.serving.layout import Meta, State, StoredTotals, TimePart, Totals, Update
-from ikebana.serving.shape import Seen, Shape
+from ikebana.serving.layout import Meta, Seen, Shape, State, StoredTotals, TimePart, Totals, Update
 from ikebana.serving.view import ArrangementView, read_meta
 
 _MS = {"ms": 1, "s": 1_000, "min": 60_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

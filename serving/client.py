@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ikebana.errors import AccessError, AwayError, ConfigError
 from ikebana.processor.base.listening import Problem
-from ikebana.serving.http.parameters import (
+from ikebana.serving.parameters import (
     READS,
     V1,
     CollectionsAnswer,
@@ -21,10 +21,9 @@ from ikebana.serving.http.parameters import (
     Sql,
     asked,
 )
-from ikebana.serving.http.wire import ARROW, JSON
-from ikebana.serving.of_threads import OfThreads
-from ikebana.serving.reads import CollectionInfo, Reads, Result, WaitedError
+from ikebana.serving.reads import CollectionInfo, OfThreads, Reads, Result, WaitedError
 from ikebana.serving.view import UnknownCollectionError, UnreadableTimeError
+from ikebana.serving.wire import ARROW, JSON
 
 _PATIENCE_S = 60.0
 # The server waits so long for one request; a client that waits longer asks again.

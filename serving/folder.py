@@ -14,8 +14,7 @@ from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import DatabaseReader
 from ikebana.errors import ConfigError
 from ikebana.serving.layout import Meta
-from ikebana.serving.of_threads import OfThreads
-from ikebana.serving.reads import LocalReads, unknown
+from ikebana.serving.reads import LocalReads, OfThreads, unknown
 from ikebana.serving.view import ArrangementView, read_meta, unreadable
 
 # RocksDB's file with the id of a database; a rebuilt database has another id.

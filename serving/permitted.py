@@ -23,14 +23,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ikebana.errors import ConfigError
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.watching.guard import Grant
 from ikebana.serving import layout
-from ikebana.serving.layout import Meta, State, StoredTotals, Totals
-from ikebana.serving.reads import unknown
+from ikebana.serving.layout import Meta, Shape, State, StoredTotals, Totals
+from ikebana.serving.reads import unknown, unplaced
 from ikebana.serving.service import Service, Standing
-from ikebana.serving.shape import Shape
 from ikebana.serving.view import (
     MOST_PAGE_BYTES,
     ArrangementView,
@@ -193,9 +191,7 @@ class ColumnsView:
         try:
             (number,) = _number.unpack(begin[len(_KEYLESS) :])
         except struct.error as error:
-            raise ConfigError(
-                "cannot read a page: its token is none that was given out"
-            ) from error
+            raise unplaced() from error
         return number, self.places.get((self.whole.meta.topic, time, number))
 
     def _then(self, time: int, number: int, subject: bytes) -> bytes:

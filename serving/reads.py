@@ -3,32 +3,41 @@
 Keys and values are bytes.  Every read is as of one time: `as_of`, or the newest time that can be
 read.  To read several collections together, ask `newest` for a time that is closed in all of
 them, and pass it as `as_of`.
+
+A read in pages gives tokens: the place at which a scan or a read of changes continues.
 """
 
+import base64
+import threading
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from ikebana.codecs.progress import Times
-from ikebana.errors import IkebanaError
+from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.base.processes import Closes
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import hint
-from ikebana.serving import common_times, page_tokens
-from ikebana.serving.layout import State, Totals
+from ikebana.serving.layout import Meta, State, Totals
 from ikebana.serving.view import (
     MOST_PAGE_BYTES,
     Bounds,
     CollectionView,
     Row,
     UnknownCollectionError,
+    UnreadableTimeError,
+    common_frontier,
+    common_newest,
+    kind_of_times,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 MOST_ROWS = 10_000
 # Parts are numbered in 32 bits.
@@ -136,7 +145,7 @@ class Views(Protocol):
 
 
 # The reads as functions over views.  `Reads` has a method for each, and
-# `serving.http.parameters.READS` its route.
+# `serving.parameters.READS` its route.
 
 
 def get(views: Views, name: str, key: bytes, as_of: int | None) -> KeyState:
@@ -174,18 +183,16 @@ def scan(
     view = views.view(name)
     begin = None
     if page is not None:
-        place = page_tokens.place(page)
-        page_tokens.same_topic(view, place.topic)
+        place = _place(page)
+        same_topic(view, place.topic)
         as_of, begin, bounds = place.times[0], place.subject, Bounds(*place.bounds)
     time = _time(view, as_of)
     some = view.page(bounds, time, begin, max(1, min(limit, MOST_ROWS)))
     token = None
     if some.then is not None:
         within = bounds.start, bounds.end, bounds.prefix
-        place = page_tokens.Place(
-            (time, time), within, some.then, topic=page_tokens.topic_id(view.meta)
-        )
-        token = page_tokens.token(place)
+        place = Place((time, time), within, some.then, topic=topic_id(view.meta))
+        token = token_of(place)
     return Page(time, some.rows, token)
 
 
@@ -203,30 +210,30 @@ def changes(
     view = views.view(name)
     begin = None
     if page is not None:
-        place = page_tokens.place(page)
-        page_tokens.same_topic(view, place.topic)
+        place = _place(page)
+        same_topic(view, place.topic)
         (above, upto), begin = place.times, place.part
         if not (above < begin[0] <= upto and 0 <= begin[1] <= _MOST_PARTS):
-            raise page_tokens.unplaced()
+            raise unplaced()
     view.check(above)
     upto = _time(view, upto)
     updates = view.changes(above, upto, begin, max(1, min(limit, MOST_ROWS)), MOST_PAGE_BYTES)
     token = None
     if updates.then is not None:
-        place = page_tokens.Place(
+        place = Place(
             (above, upto),
             (None, None, None),
             part=updates.then,
-            topic=page_tokens.topic_id(view.meta),
+            topic=topic_id(view.meta),
         )
-        token = page_tokens.token(place)
+        token = token_of(place)
     return ChangesPage(above, upto, updates.updates, token)
 
 
 def newest(views: Views, collection: Sequence[str]) -> CommonTimes:
     """Return the newest time that can be read of all these collections."""
     every = [views.view(name) for name in collection or views.names()]
-    return CommonTimes(common_times.newest(every), max(view.meta.since for view in every))
+    return CommonTimes(common_newest(every), max(view.meta.since for view in every))
 
 
 class Reads(Closes):
@@ -354,7 +361,7 @@ class LocalReads(Reads):
 
     def sql(self, query: str, *, as_of: int | None = None) -> "pa.Table":
         # Imported here: readers of keys wait for no database.
-        from ikebana.serving.sql.query import run
+        from ikebana.serving.sql import run
 
         return run(query, self._views.view, as_of).table
 
@@ -362,9 +369,9 @@ class LocalReads(Reads):
         deadline = monotonic() + timeout
         while True:
             views = [self._views.view(name) for name in names or self._views.names()]
-            upper = common_times.frontier(views)
+            upper = common_frontier(views)
             if upper > time:
-                return common_times.newest(views)
+                return common_newest(views)
             if (left := deadline - monotonic()) <= 0:
                 raise waited(time, timeout, upper)
             self._views.pause(left)
@@ -382,7 +389,7 @@ def info(view: CollectionView) -> CollectionInfo:
     )
     since, upper = meta.bounds
     return CollectionInfo(
-        meta.topic, meta.form, since, upper, total.keys, data, sums, size, common_times.kind(view)
+        meta.topic, meta.form, since, upper, total.keys, data, sums, size, kind_of_times(view)
     )
 
 
@@ -407,3 +414,146 @@ def _time(view: CollectionView, as_of: int | None) -> int:
         return view.newest()
     view.check(as_of)
     return as_of
+
+
+Token = TypeVar("Token", bound=msgspec.Struct)
+
+
+class Place(msgspec.Struct, array_like=True, frozen=True):
+    """A place in a scan or in changes, as page tokens have it."""
+
+    times: tuple[int, int]
+    bounds: tuple[bytes | None, bytes | None, bytes | None]
+    subject: bytes = b""
+    part: tuple[int, int] = (0, 0)
+    topic: str | None = None
+    """The id of the topic that is read; None if it was not known."""
+
+
+class _OfTopic(msgspec.Struct):
+    """The part of an arrangement's position that is read here: the topic's id."""
+
+    topic_id: str | None = None
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_of_topic = msgspec.json.Decoder(_OfTopic).decode
+
+
+def token_of(token: msgspec.Struct) -> str:
+    """Write a token as text that a URL may have."""
+    return base64.urlsafe_b64encode(_pack(token)).decode().rstrip("=")
+
+
+def read_token(text: str, kind: type[Token]) -> Token:
+    """Read a token.
+
+    Raises:
+        ValueError: it is none of this kind.
+    """
+    raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    try:
+        return msgspec.msgpack.decode(raw, type=kind)
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error
+
+
+def _place(text: str) -> Place:
+    """Read the place of a token.
+
+    Raises:
+        ConfigError: it is no token.
+    """
+    try:
+        return read_token(text, Place)
+    except ValueError as error:
+        raise unplaced() from error
+
+
+def unplaced() -> ConfigError:
+    """Make the error for a text that is no token."""
+    return ConfigError("cannot read a page: its token is none that was given out")
+
+
+def topic_id(meta: Meta) -> str | None:
+    """Return the id of the topic that a collection is read from; None if it is not known yet."""
+    try:
+        return _of_topic(meta.position).topic_id
+    except msgspec.MsgspecError:
+        return None
+
+
+def same_topic(view: CollectionView, topic: str | None) -> None:
+    """Refuse to continue in another topic than the token's, if both ids are known.
+
+    Raises:
+        UnreadableTimeError: the topic was deleted and created again, so its times are others.
+    """
+    meta = view.meta
+    if topic is None or (now := topic_id(meta)) is None or now == topic:
+        return
+    raise UnreadableTimeError(
+        f'cannot go on reading "{meta.topic}": the topic was deleted and created again since',
+        "Begin again, without the token.",
+        meta.since,
+        meta.upper,
+        is_past=True,
+    )
+
+
+class Closable(Protocol):
+    """A resource that must be closed."""
+
+    def close(self) -> None:
+        """Release it; may be called more than once, and in any thread."""
+        ...
+
+
+Opened = TypeVar("Opened", bound=Closable)
+
+
+class OfThreads(Generic[Opened]):
+    """Resources of each thread, by name; closed when the thread ends, or all at once."""
+
+    def __init__(self) -> None:
+        self._local = _Local()
+        # Of all threads that have not ended.
+        self._all: set[Opened] = set()
+
+    def get(self, name: str, opened: Callable[[], Opened]) -> Opened:
+        """Return this thread's resource of a name; opens it the first time."""
+        present: Opened | None = self._local.named.get(name)
+        if present is not None:
+            return present
+        fresh = self._local.named[name] = opened()
+        self._all.add(fresh)
+        # Only the thread has `named`, so it is gone when the thread ends.  No frame that may raise
+        # keeps it in a variable: whoever keeps the error would keep it, too.
+        ending = weakref.finalize(self._local.named, _let_go, fresh, self._all)
+        # When Python ends, other threads may still read.
+        ending.atexit = False
+        return fresh
+
+    def close(self) -> None:
+        """Close the resources of all threads."""
+        # A copy, because threads may end meanwhile.
+        for each in tuple(self._all):
+            each.close()
+        self._all.clear()
+
+
+class _Named(dict[str, Any]):
+    """The resources of a thread; a plain dict has no weak references."""
+
+
+class _Local(threading.local):
+    """Holds the resources of a thread until it ends."""
+
+    def __init__(self) -> None:
+        self.named = _Named()
+
+
+def _let_go(opened: Opened, among: set[Opened]) -> None:
+    """Close a resource of a thread that has ended."""
+    among.discard(opened)
+    opened.close()

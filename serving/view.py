@@ -19,9 +19,11 @@ import msgspec
 
 from ikebana.arrangements.rocks import LocalDamageError, after
 from ikebana.arrangements.shared_rocks import Entries, View
+from ikebana.codecs.progress import Times
 from ikebana.errors import IkebanaError
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import moment
+from ikebana.processor.topics.kinds_of_time import kind_of, refuse_mixed
 from ikebana.serving import layout
 from ikebana.serving.layout import Meta, State, Totals
 
@@ -398,3 +400,45 @@ def _undone(undos: Iterable[bytes], current: Callable[[], bytes | None]) -> Stat
             else:
                 state.pop(value, None)
     return state
+
+
+def common_frontier(views: Sequence[CollectionView]) -> int:
+    """Return the frontier of all views together.
+
+    Raises:
+        MixedTimesError: their times are of different kinds.
+        UnknownCollectionError: there are none.
+    """
+    if not views:
+        raise UnknownCollectionError(
+            "there is no collection here", hint="`ikebana serve` makes them, one for each topic."
+        )
+    check_kinds(views)
+    return min(view.meta.upper for view in views)
+
+
+def check_kinds(views: Sequence[CollectionView]) -> None:
+    """Refuse to read views with different kinds of times together.
+
+    Raises: MixedTimesError.
+    """
+    refuse_mixed({view.meta.topic: kind_of_times(view) for view in views})
+
+
+def kind_of_times(view: CollectionView) -> Times | None:
+    """Return the kind of a view's times; None if it is not known."""
+    return kind_of(view.meta.times, view.meta.upper)
+
+
+def common_newest(views: Sequence[CollectionView]) -> int:
+    """Return the newest time that can be read of all views.
+
+    Raises:
+        MixedTimesError: their times are of different kinds.
+        UnknownCollectionError: there are none.
+        UnreadableTimeError: there is none.
+    """
+    time = common_frontier(views) - 1
+    for view in views:
+        view.check(time)
+    return time

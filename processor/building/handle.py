@@ -21,9 +21,8 @@ from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark.alone import alone
 from ikebana.processor.watching.display import BatchDisplay
-from ikebana.processor.watching.sink_processes import Sinks
-from ikebana.processor.watching.sinks import SinkFigures, no_sinks
-from ikebana.processor.watching.watchers import Watcher, Watchers
+from ikebana.processor.watching.reports import Watcher, Watchers
+from ikebana.processor.watching.sinks import SinkFigures, Sinks, no_sinks
 
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan

@@ -56,7 +56,7 @@ class Explained:
 
     def _repr_svg_(self) -> str:
         from ikebana.processor.explain.explanation import explained
-        from ikebana.processor.explain.svg import svg
+        from ikebana.processor.explain.pictures import svg
 
         return svg(explained(self._plan))
 

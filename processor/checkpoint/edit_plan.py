@@ -1,6 +1,6 @@
 """The effects of an edit of a running pipeline, part by part, for people and programs.
 
-`planned_edit.planned` makes it, and `explain.edit_text` prints it.  The metadata of a checkpoint
+`planned_edit.planned` makes it, and `explain.text` prints it.  The metadata of a checkpoint
 have that of the last edit.
 """
 

@@ -48,9 +48,8 @@ def explain_command(
     # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.cli import finding
     from ikebana.processor.explain.explanation import explained
-    from ikebana.processor.explain.mermaid import mermaid
     from ikebana.processor.explain.page import html
-    from ikebana.processor.explain.svg import svg
+    from ikebana.processor.explain.pictures import mermaid, svg
     from ikebana.processor.explain.text import brief, text
 
     renderings = {"text": text if full else brief, "mermaid": mermaid, "svg": svg, "html": html}

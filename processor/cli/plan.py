@@ -139,7 +139,7 @@ def demand_unchanged(plan: "Plan", settings: "Settings") -> None:
     """
     from ikebana.errors import CheckpointError
     from ikebana.processor.checkpoint.checkpoint import Checkpoint
-    from ikebana.processor.explain.edit_text import edit_lines
+    from ikebana.processor.explain.text import edit_lines
 
     edit = looked_up(plan.portable(), Checkpoint(settings.checkpoint), settings.shards)
     if edit.is_new or edit.result == "nothing":
@@ -174,7 +174,7 @@ def _print(plan: "EditPlan") -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from ikebana.processor.explain.edit_text import edit_lines
+    from ikebana.processor.explain.text import edit_lines
 
     console = Console(highlight=False)
     for line in edit_lines(plan):

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from ikebana.processor.spark.supervised import Hooks
     from ikebana.processor.watching.display import BatchDisplay
     from ikebana.processor.watching.monitor import Monitor
-    from ikebana.processor.watching.sink_processes import Sinks
-    from ikebana.processor.watching.sinks import SinkBoard
-    from ikebana.processor.watching.watchers import Watcher
+    from ikebana.processor.watching.reports import Watcher
+    from ikebana.processor.watching.sinks import SinkBoard, Sinks
 
 
 class _Place(click.ParamType[tuple[str, str]]):
@@ -89,7 +88,7 @@ def sinks_of(parts: "Mapping[str, DeliverPart]", here: Here) -> "Sinks":
     Raises: ConfigError, for the place of a sink that the file does not have.
     """
     file, bootstrap_servers, checkpoint, delivers, places = here
-    from ikebana.processor.watching.sink_processes import Sinks
+    from ikebana.processor.watching.sinks import Sinks
 
     for name in places:
         if name not in parts:
@@ -218,7 +217,7 @@ def _run(
     """
     from ikebana.processor.cli.later import Adding, with_new
     from ikebana.processor.watching.display import BatchDisplay
-    from ikebana.processor.watching.watchers import Watchers
+    from ikebana.processor.watching.reports import Watchers
 
     with (
         on_signals() as stopping,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ikebana.processor.planning.plan import Plan
-    from ikebana.processor.watching.plan_view import PlanView
+    from ikebana.processor.watching.console import PlanView
     from ikebana.serving.arrangement import Retention
 
 _FORMATS = ("diff", "cdcv2-json", "cdcv2-avro", "debezium-json", "upsert")
@@ -151,12 +151,12 @@ class _Options(NamedTuple):
 
 def _serve(what: tuple[str, ...], options: _Options) -> None:
     from ikebana.processor.kafka import following
-    from ikebana.processor.watching import guard, plan_view
+    from ikebana.processor.watching import console, guard
     from ikebana.processor.watching.guard import AccessLimits
+    from ikebana.serving import sql
     from ikebana.serving.arrangement import USUAL
-    from ikebana.serving.http.server import serve
+    from ikebana.serving.http_server import serve
     from ikebana.serving.service import Service, ServiceOptions
-    from ikebana.serving.sql import query
 
     permitted = (
         guard.Access() if options.token_file is None else guard.read_access(options.token_file)
@@ -191,15 +191,15 @@ def _serve(what: tuple[str, ...], options: _Options) -> None:
         ),
         options.ready_within,
         note,
-        plan_view.no_plan if plan is None else _drawn(Path(what[0]), plan),
-        query.Limits(seconds=options.sql_seconds, memory_bytes=options.sql_memory << 20),
+        console.no_plan if plan is None else _drawn(Path(what[0]), plan),
+        sql.Limits(seconds=options.sql_seconds, memory_bytes=options.sql_memory << 20),
     )
 
 
 def _drawn(file: Path, plan: "Plan") -> "Callable[[], PlanView]":
     """Return a function that draws the plan of a file, and reads it again when it has changed."""
     from ikebana.processor.cli import finding
-    from ikebana.processor.watching.plan_view import PlanOfFile
+    from ikebana.processor.watching.console import PlanOfFile
 
     def read() -> "Plan":
         return finding.read(file, bootstrap_servers="-", checkpoint="-", environ=os.environ).plan

@@ -171,8 +171,8 @@ def _write_table(counts: Counts, output: str, types: Mapping[str, str]) -> None:
     import pyarrow as pa
     from pyarrow import csv, parquet
 
-    from ikebana.serving.plain import flat
-    from ikebana.serving.sql.tables import table_of
+    from ikebana.serving.sql import table_of
+    from ikebana.serving.wire import flat
 
     table = table_of(((*data, counts[data]) for data in _in_order(counts)), types)
     if output == "table":

@@ -278,7 +278,7 @@ def _copied(
 
 def _print(table: "pa.Table", output: str) -> None:
     # Imported here, so that `--help` does not wait for it.
-    from ikebana.serving.plain import rows_of
+    from ikebana.serving.wire import rows_of
 
     match output:
         case "json":
@@ -295,7 +295,7 @@ def _print(table: "pa.Table", output: str) -> None:
 def print_table(result: "pa.Table") -> None:
     """Print a table with lines, as wide as the terminal."""
     # Imported here, so that `--help` does not wait for it.
-    from ikebana.serving.plain import rows_of
+    from ikebana.serving.wire import rows_of
 
     table = Table()
     for name in result.column_names:
@@ -311,7 +311,7 @@ def _csv_text(table: "pa.Table") -> str:
     import pyarrow as pa
     from pyarrow import csv
 
-    from ikebana.serving.plain import flat
+    from ikebana.serving.wire import flat
 
     sink = pa.BufferOutputStream()
     csv.write_csv(flat(table), sink)

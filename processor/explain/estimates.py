@@ -16,7 +16,7 @@ from graphlib import TopologicalSorter
 from typing import NamedTuple
 
 from ikebana.processor.engine.joining import path_of
-from ikebana.processor.explain import windowing
+from ikebana.processor.explain import operators
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.steps import Call, Sql
 from ikebana.processor.planning import planner, progress
@@ -147,10 +147,10 @@ class _Following:
                     self._done["kept"] += rows * len(node.operator.loop.body)
             if isinstance(node.operator, WindowFunctions):
                 # Each touched row is retracted and inserted again.
-                more = rows * windowing.touched(node.operator)
+                more = rows * operators.rows_touched(node.operator)
                 self._done["kept"] += more / 2
                 self._done["aggregated"] += more * len(node.operator.functions)
-                rows = rows * windowing.shown(node.operator) + more
+                rows = rows * operators.rows_shown(node.operator) + more
             if node.single_valued and node.input is not None:
                 rows *= 2
         if node.input is not None:

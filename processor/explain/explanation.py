@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ikebana.errors import PlanError
 from ikebana.processor.authoring.settings import Settings, redacted
 from ikebana.processor.base.texts import printable
-from ikebana.processor.explain import joining, reading
+from ikebana.processor.explain import operators, reading
 from ikebana.processor.explain.estimates import Work, estimates
 from ikebana.processor.explain.graph import Graph, as_run, as_written
 from ikebana.processor.linear import sql_functions
@@ -66,11 +66,11 @@ def costs(plan: Plan, physical: Physical) -> Iterator[Cost]:
         if root in labels:
             part = f"{labels[root]} {root}"
             rows.append(Cost(part, 1, len(edge.hops), _passes(physical, root)))
-    rows += [Cost(part, 1, 0, 0) for part in joining.join_arrangements(plan)]
+    rows += [Cost(part, 1, 0, 0) for part in operators.join_arrangements(plan)]
     for join in plan.joins:
         passes = _passes(physical, join.name)
-        state = int(joining.remembers(join))
-        rows.append(Cost(f"join {join.name}", state, joining.depth(plan, join), passes))
+        state = int(join.locks)
+        rows.append(Cost(f"join {join.name}", state, operators.depth(plan, join), passes))
     rows += [Cost(f"output {name}", 0, 1, 0) for name in planner.gathered(plan)]
     yield from rows
     _, *columns = zip(*rows, strict=True)
@@ -169,9 +169,9 @@ def _explained(plan: Plan, physical: planner.Physical, settings: Settings | None
             *_local_functions(plan),
         ),
         costs=tuple(costs(plan, physical)),
-        sharing=(*joining.sharing(plan), *added(plan)),
+        sharing=(*operators.sharing(plan), *added(plan)),
         estimates=tuple(estimates(plan, physical)),
-        warnings=tuple(joining.warnings(plan)),
+        warnings=tuple(operators.warnings(plan)),
         settings=() if settings is None else tuple(setting_lines(plan, settings)),
     )
 
@@ -243,16 +243,16 @@ def added(plan: Plan) -> Iterator[str]:
 
 def _state_behind(plan: Plan, output: Output) -> list[str]:
     """The parts of the state that an output depends on, by their names in explanations."""
-    operators = {operator.name: operator for operator in plan.operators}
+    by_name = {operator.name: operator for operator in plan.operators}
     joins = {join.name for join in plan.joins}
     separate = [each for each in arrangements(plan) if not each.is_own]
     parts: dict[str, None] = {}
     for name in graph_of(plan).behind(output.source):
-        operator = operators.get(name)
+        operator = by_name.get(name)
         if operator is not None and (kind := _STATES.get(type(operator))) is not None:
             parts[f"{kind} {name}"] = None
         if name in joins:
             parts |= dict.fromkeys(
-                joining.part_of(each) for each in separate if name in each.joins
+                operators.part_of(each) for each in separate if name in each.joins
             )
     return list(parts)

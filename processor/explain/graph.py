@@ -1,108 +1,27 @@
 """Make graphs of a plan, with boxes and arrows: as it is written, and as it is run."""
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.base.texts import counted, printable
 from ikebana.processor.engine.held import held_outputs
-from ikebana.processor.explain import joining, reading, windowing
-from ikebana.processor.explain.words import listed, named_lines, one_line, steps_lines
+from ikebana.processor.explain import operators, reading
+from ikebana.processor.explain.words import listed, named_lines, steps_lines
 from ikebana.processor.linear.chain import Named
-from ikebana.processor.linear.functions import name_of
 from ikebana.processor.linear.steps import Call
 from ikebana.processor.planning import outputs, planner, progress
 from ikebana.processor.planning.graph import graph_of
-from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import (
     ERRORS,
-    TOTAL_KEY,
-    Concat,
     Input,
-    Linear,
-    Loop,
-    Operator,
     Output,
     Plan,
-    Reduce,
-    StateMachine,
-    Upsert,
-    WindowFunctions,
 )
 from ikebana.processor.planning.planner import Branch, Physical
-
-
-def written(operator: Operator) -> list[str]:
-    """Write an operator in the form of the file, line by line."""
-    return _WRITTEN[type(operator)](operator)
-
-
-def state_of(operator: Operator) -> str:
-    """Describe the state that an upsert, a state machine or a reduction keeps of each key."""
-    return _TEXTS[type(operator)](operator)
-
-
-def _machine(operator: StateMachine) -> list[str]:
-    lines = [f"state_machine: {operator.input}", f"step: {name_of(operator.step)}"]
-    if operator.view is not None:
-        lines.append(f"view: {name_of(operator.view)}")
-    return [*lines, f"version: {operator.version}"]
-
-
-def _reduce(operator: Reduce) -> list[str]:
-    by = [] if operator.by is None else [f"by: {one_line(operator.by)}"]
-    by += ["total: true"] * operator.total
-    named = [f"{name}: {one_line(text)}" for name, text in operator.aggregates]
-    if operator.function is not None:
-        named = [f"function: {printable(name_of(operator.function))}"]
-    if operator.loop is not None:
-        named = _looped(operator.loop)
-    return [f"reduce: {operator.source}", *by, *named]
-
-
-def _looped(loop: Loop) -> list[str]:
-    kinds = Counter(_WITHIN[type(each)] for each in loop.body)
-    body = ", ".join(counted(count, kind) for kind, count in kinds.items())
-    return [
-        f"recursive: {counted(len(loop.variables), 'collection')} over "
-        f"{counted(len(loop.sources), 'source')}, in at most {loop.rounds:,} rounds",
-        f"  in each round: {body}",
-    ]
-
-
-_WITHIN = {Linear: "step", Concat: "sum", Reduce: "group", DeltaJoin: "join"}
-
-
-def _reduced(operator: Reduce) -> str:
-    if operator.loop is not None:
-        where = "all in one shard" if operator.key == TOTAL_KEY else "by key"
-        return f"the rows of the recursion by the rounds in which they change, {where}"
-    if operator.function is not None:
-        return "all rows of each key, and what its function gives of them"
-    return "the results of each key, and what they need"
-
-
-_WRITTEN: Mapping[type, Callable[[Any], list[str]]] = {
-    Upsert: lambda operator: [f"upsert: {operator.input}"],
-    Linear: lambda operator: [f"linear: {operator.source}", *steps_lines(operator.steps)],
-    Concat: lambda operator: [f"concat: {', '.join(operator.sources)}"],
-    StateMachine: _machine,
-    Reduce: _reduce,
-    WindowFunctions: windowing.written,
-    DeltaJoin: joining.written,
-    AsOfJoin: joining.written,
-}
-_TEXTS: Mapping[type, Callable[[Any], str]] = {
-    Upsert: lambda _: "the current value of each key",
-    StateMachine: lambda _: "the states of each key's machine",
-    Reduce: _reduced,
-    WindowFunctions: windowing.state_of,
-}
-
 
 Kind = Literal[
     "topic",
@@ -170,7 +89,7 @@ def as_written(plan: Plan) -> Graph:
     collections = {s.name: ids[s.name] for s in plan.inputs if s.is_collection}
     collections |= {operator.name: f"operator {operator.name}" for operator in plan.operators}
     for operator in plan.operators:
-        lines = written(operator)
+        lines = operators.written(operator)
         kind = kind_of(operator)
         origins = dict.fromkeys(kind.sources(operator))
         box_id = collections[operator.name]
@@ -270,11 +189,11 @@ class _Drawing:
 
     def joins(self) -> None:
         """Add the arrangements of joins, their paths, and their results."""
-        for part in joining.parts(self._plan):
+        for part in operators.parts(self._plan):
             self.boxes.append(Box(part.id, part.kind, part.title, part.lines))
             self.arrows += [Arrow(origin, part.id) for origin in part.origins]
         for join in self._plan.joins:
-            self._branch(join.name, joining.join_id(join.name))
+            self._branch(join.name, operators.join_id(join.name))
 
     def outputs(self) -> None:
         """Add outputs, and the holds of their early updates."""
@@ -303,7 +222,7 @@ class _Drawing:
 
     def _branch(self, root: str, at: str) -> None:
         """Add the passes after a root, whose box is `at`, and their arrows."""
-        fed, arranges = joining.fed(self._plan), joining.arranges(self._plan)
+        fed, arranges = operators.fed(self._plan), operators.arranges(self._plan)
         for number, branch in enumerate(self._physical.branches[root]):
             ends = []
             for name in branch.outputs:
@@ -372,8 +291,8 @@ def _state_lines(plan: Plan, root: str) -> tuple[str, ...]:
     """Describe the state of each key."""
     node = graph_of(plan).nodes[root]
     assert node.operator is not None, root
-    more = joining.of_upsert(plan, root) if node.is_of_decoding else ()
-    return state_of(node.operator), "1 arrangement, by key, in the shards", *more
+    more = operators.of_upsert(plan, root) if node.is_of_decoding else ()
+    return operators.state_of(node.operator), "1 arrangement, by key, in the shards", *more
 
 
 def _exchange_lines(plan: Plan) -> tuple[str, ...]:
@@ -398,14 +317,14 @@ def _names(branch: Branch) -> list[str]:
 
 def fused(steps: tuple[Named, ...]) -> str:
     """Describe how many operators a pass has, and what executes it."""
-    operators = dict.fromkeys(name for name, _ in steps)
+    names = dict.fromkeys(name for name, _ in steps)
     calls = [called for called, _ in groupby(isinstance(step, Call) for _, step in steps)]
     parts = []
     if statements := calls.count(False):
         parts.append(counted(statements, "SQL statement"))
     if calls.count(True):
         parts.append(counted(calls.count(True), "run") + " of Python")
-    return f"{counted(len(operators), 'operator')} in 1 pass: {', '.join(parts)}"
+    return f"{counted(len(names), 'operator')} in 1 pass: {', '.join(parts)}"
 
 
 def _pass(plan: Plan, physical: Physical, branch: Branch, box_id: str) -> Box:

@@ -6,7 +6,7 @@ from html import escape
 from ikebana.processor.explain import estimates
 from ikebana.processor.explain.estimates import Work
 from ikebana.processor.explain.explanation import ALL, MEANINGS, Cost, Explanation
-from ikebana.processor.explain.svg import FONT, drawing
+from ikebana.processor.explain.pictures import FONT, drawing
 from ikebana.processor.explain.words import figure
 
 # The smallest scale of a picture.

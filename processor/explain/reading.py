@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from ikebana.processor.base.texts import counted, printable
-from ikebana.processor.explain import joining
+from ikebana.processor.explain import operators
 from ikebana.processor.explain.words import listed, named_lines, one_line
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.expressions import parse
@@ -224,7 +224,7 @@ def _whole(plan: Plan, source: Input, physical: Physical) -> str:
             f"output {listed(shown)} {'shows' if len(shown) == 1 else 'show'} whole rows"
         )
     # For aggregates the reason is in their arguments.
-    fed = joining.fed(plan)
+    fed = operators.fed(plan)
     functions = dict.fromkeys(
         name
         for branch, reason in readers
@@ -238,7 +238,7 @@ def _whole(plan: Plan, source: Input, physical: Physical) -> str:
         join
         for branch, reason in readers
         if not reason
-        for join in joining.of_branch(plan, branch)
+        for join in operators.of_branch(plan, branch)
     )
     if joins:
         reasons.append(f"whole rows are arranged for {listed(joins)}")
@@ -335,7 +335,7 @@ def _drop_none(conditions: Sequence[str]) -> str:
 
 def _called(plan: Plan, name: str) -> str:
     """Name the owner of steps: an operator of the plan, or an arrangement for joins."""
-    title = joining.arranges(plan).get(name)
+    title = operators.arranges(plan).get(name)
     return f"Operator {printable(name)}" if title is None else f"Arrangement {title}"
 
 
@@ -343,7 +343,7 @@ def _steps_kept(
     plan: Plan, source: Input, reading: Reading, branches: Sequence[Branch]
 ) -> Iterator[str]:
     """Explain which steps run after the upsert; making an arrangement needs no reason."""
-    arranges = joining.arranges(plan)
+    arranges = operators.arranges(plan)
     names = [name for branch in branches for name, _ in branch.steps if name not in arranges]
     names = list(dict.fromkeys(names))
     if not names:

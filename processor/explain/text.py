@@ -1,14 +1,20 @@
-"""Render an explanation as text for a terminal."""
+"""Render a plan's explanation, or the description of an edit, as text for a terminal.
+
+An edit has a sign and a word for each part, aligned: `+` is new, `-` is removed, `~` is changed,
+`=` stays, `!` is refused.
+"""
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
 
-from ikebana.processor.base.texts import counted
+from ikebana.processor.base.texts import counted, moment, printable
+from ikebana.processor.checkpoint.edit_plan import Does, EditPlan, FillSource, Kind, PartPlan
 from ikebana.processor.explain import estimates
 from ikebana.processor.explain.estimates import Work
 from ikebana.processor.explain.explanation import ALL, MEANINGS, Cost, Explanation
 from ikebana.processor.explain.graph import Box, Graph
-from ikebana.processor.explain.words import figure
+from ikebana.processor.explain.words import figure, listed
 
 _WIDTH = 96
 _WARNINGS = "what could cost less"
@@ -16,7 +22,7 @@ _WARNINGS = "what could cost less"
 
 def text(explanation: Explanation) -> str:
     """Render the explanation, with a line end at its end."""
-    return "\n".join(_lines(explanation)) + "\n"
+    return "\n".join(_text_lines(explanation)) + "\n"
 
 
 def brief(explanation: Explanation) -> str:
@@ -73,7 +79,7 @@ def _head(explanation: Explanation) -> Iterator[str]:
     yield ""
 
 
-def _lines(explanation: Explanation) -> Iterator[str]:
+def _text_lines(explanation: Explanation) -> Iterator[str]:
     yield from _head(explanation)
     yield "as written"
     for box in explanation.written.boxes:
@@ -139,12 +145,12 @@ def _section(title: str, sentences: Sequence[str]) -> Iterator[str]:
         yield "  nothing"
 
 
-def _wrapped(sentence: str, first: str = "  ") -> list[str]:
+def _wrapped(text: str, first: str = "  ", rest: str = "    ") -> list[str]:
     return textwrap.wrap(
-        sentence,
+        printable(text),
         _WIDTH,
         initial_indent=first,
-        subsequent_indent="    ",
+        subsequent_indent=rest,
         break_long_words=False,
         break_on_hyphens=False,
     )
@@ -166,3 +172,173 @@ def _table(rows: Sequence[Cost] | Sequence[Work]) -> Iterator[str]:
             f"{figure(number):>{len(head)}}" for number, head in zip(numbers, heads, strict=True)
         )
         yield f"  {name:{width}}  {'  '.join(cells)}"
+
+
+Tone = Literal["plain", "heading", "new", "replaced", "dropped", "stays", "refused"]
+_SIGNS: dict[Does, tuple[str, Tone]] = {
+    "stays": ("=", "stays"),
+    "renamed": ("=", "stays"),
+    "new": ("+", "new"),
+    "replaced": ("~", "replaced"),
+    "dropped": ("-", "dropped"),
+    "refused": ("!", "refused"),
+}
+_SECTIONS: dict[Kind, str] = {
+    "input": "inputs",
+    "operator": "operators",
+    "arrangement": "arrangements of joins",
+    "output": "outputs",
+}
+_UNITS = ("KiB", "MiB", "GiB", "TiB")
+
+
+class Line(NamedTuple):
+    """A line and its tone, for output with colours."""
+
+    text: str
+    tone: Tone = "plain"
+
+
+def edit_lines(plan: EditPlan) -> Iterator[Line]:
+    """Describe the edit by sections; the last lines count the parts by their fates."""
+    where = f"pipeline {plan.pipeline}, checkpoint {printable(plan.checkpoint)}"
+    if plan.frontier is not None:
+        where += f", frontier {moment(plan.frontier)}"
+    yield Line(where, "heading")
+    for kind, title in _SECTIONS.items():
+        parts = [part for part in plan.parts if part.kind == kind]
+        if parts:
+            yield Line("")
+            yield Line(title, "heading")
+            yield from _rows(parts)
+    yield from _refusals(plan)
+    if first := plan.before_that():
+        yield Line("")
+        yield Line("before that", "heading")
+        yield from (Line(text) for words in first for text in _wrapped(words, "  ", "  "))
+    yield from _state(plan)
+    yield Line("")
+    yield Line(closing(plan), "heading")
+
+
+def closing(plan: EditPlan) -> str:
+    """Summarise the result in a line."""
+    if plan.refused:
+        return f"refused, for {counted(len(plan.refused), 'reason')}"
+    if plan.is_new:
+        return f"there is no checkpoint yet, all is new: {plan.summary()}"
+    if not plan.edited:
+        return "nothing else changes" if plan.rescaled is not None else "nothing changes"
+    return plan.summary()
+
+
+def _rows(parts: Sequence[PartPlan]) -> Iterator[Line]:
+    names = max(len(_name(part)) for part in parts)
+    types = max(len(part.type) for part in parts)
+    for part in parts:
+        sign, tone = _SIGNS[part.does]
+        row = f"  {sign} {_name(part):{names}}  "
+        if types:
+            row += f"{part.type:{types}}  "
+        yield from (
+            Line(text, tone)
+            for text in textwrap.wrap(
+                printable(_effect(part)),
+                max(_WIDTH, len(row) + _WIDTH // 3),
+                initial_indent=row,
+                subsequent_indent=" " * len(row),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        )
+
+
+def _name(part: PartPlan) -> str:
+    return printable(part.name)
+
+
+def _effect(part: PartPlan) -> str:
+    """Describe the effect of the edit on a part."""
+    words = [_word(part)]
+    if part.was is not None and part.does != "renamed":
+        words.append(f"called {part.was} in the checkpoint")
+    if part.why:
+        words.append(part.why)
+    if part.filled_from and part.kind != "input":
+        verb = "made of" if part.shows != "nothing" else "filled from"
+        words.append(f"{verb} {listed(map(_origin, part.filled_from))}")
+    if part.bytes and part.does in ("dropped", "stays"):
+        words.append(_size(part.bytes))
+    return ", ".join(words)
+
+
+def _word(part: PartPlan) -> str:
+    if part.kind == "output":
+        return {
+            "everything": f'new, topic "{part.topic}" begins with all that there is',
+            "difference": f'replaced, topic "{part.topic}" gets the difference',
+            "end": f'dropped, topic "{part.topic}" ends',
+            "nothing": "as before" if part.does == "stays" else _plain(part),
+        }[part.shows]
+    return _plain(part)
+
+
+def _plain(part: PartPlan) -> str:
+    if part.does == "stays":
+        return "as before"
+    return f"renamed, was {part.was}" if part.does == "renamed" else part.does
+
+
+def _origin(origin: FillSource) -> str:
+    words = {
+        "state": f"the state of {origin.name}",
+        "arrangement": f"arrangement {origin.name}",
+        "topic": f'topic "{origin.name}"',
+        "operator": f"the new operator {origin.name}",
+        "join": f"the results of {origin.name}, computed once more",
+        "own": "what its own topic has, read once more",
+    }[origin.kind]
+    return words if origin.rows is None else f"{words} ({counted(origin.rows, 'row')})"
+
+
+def _refusals(plan: EditPlan) -> Iterator[Line]:
+    if plan.refused:
+        yield Line("")
+        yield Line("refused", "heading")
+    for each in plan.refused:
+        at = each.path if each.line is None else f"{each.path} (line {each.line})"
+        whole = f"{at} {each.reason}".lstrip()
+        yield from (Line(text, "refused") for text in _wrapped(whole, "  ! ", "    "))
+        yield from (Line(text) for text in _wrapped(each.remedy, "      ", "      "))
+
+
+def _state(plan: EditPlan) -> Iterator[Line]:
+    state = plan.state
+    if state is None or plan.result != "changes":
+        return
+    yield Line("")
+    yield Line("state", "heading")
+    if state.rows_to_read is None:
+        text = (
+            f"its files have {_size(state.files_bytes)}: no more than that is read; what is read "
+            "of them and what stays was not counted"
+        )
+    else:
+        text = (
+            f"{counted(state.rows_to_read, 'row')} to read, "
+            f"{_size(state.kept_bytes or 0)} to keep, {_size(state.released_bytes or 0)} to "
+            "release; what new parts will keep is known when they are filled"
+        )
+    yield from (Line(text) for text in _wrapped(text, "  ", "  "))
+
+
+def _size(size: int) -> str:
+    """Write a number of bytes with a unit.
+
+    >>> _size(999), _size(1536), _size(5 * 2**30)
+    ('999 bytes', '1.5 KiB', '5.0 GiB')
+    """
+    if size < 1024:
+        return counted(size, "byte")
+    power = min((size.bit_length() - 1) // 10, len(_UNITS))
+    return f"{size / 1024**power:,.1f} {_UNITS[power - 1]}"

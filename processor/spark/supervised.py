@@ -15,7 +15,7 @@ from ikebana.processor.base.notices import Board
 from ikebana.processor.base.processes import AttemptFailed, Restarts, Stopping, persistently
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark.session import Spark
-from ikebana.processor.watching.watchers import Watcher
+from ikebana.processor.watching.reports import Watcher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp
 from ikebana.errors import IkebanaError
 from ikebana.processor.base.listening import Listening
 from ikebana.processor.base.noted import Place
-from ikebana.processor.watching import site
+from ikebana.processor.watching import front
 from ikebana.processor.watching.front import Front, beside, probing
 from ikebana.processor.watching.guard import (
     EVERYTHING,
@@ -96,7 +96,7 @@ def serving(
 
 
 def _application(monitor: Monitor, limits: AccessLimits, looking: RecordLookup | None) -> ASGIApp:
-    routes = [*site.routes(), *_probes(monitor)]
+    routes = [*front.page_routes(), *_probes(monitor)]
     reads: dict[str, Callable[[], object]] = {
         "/v1/plan": lambda: monitor.drawn,
         "/v1/run": monitor.figures,
@@ -200,7 +200,7 @@ def _columns(_: Monitor, looking: RecordLookup, query: QueryParams) -> Response:
 
 
 def _json(body: object) -> Response:
-    return Response(msgspec.json.encode(body), 200, site.UNKEPT, JSON)
+    return Response(msgspec.json.encode(body), 200, front.UNKEPT, JSON)
 
 
 def _base64(raw: bytes | None) -> str | None:

@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ikebana.errors import ConfigError
 from ikebana.processor.base.listening import Problem, names_address
 from ikebana.processor.base.texts import hint
-from ikebana.processor.watching import site
+from ikebana.processor.watching import front
 
 _ALL: Literal["all"] = "all"
 
@@ -292,7 +292,7 @@ class Guard:
     def judged(self, scope: Scope) -> Grant | Response:
         """Return the grant of a request, or the response that refuses it."""
         path: str = scope["path"]
-        if site.is_of_console(path):
+        if front.is_of_console(path):
             return NOTHING
         headers: dict[bytes, bytes] = dict(scope["headers"])
         address = (scope.get("client") or ("",))[0]
@@ -350,7 +350,7 @@ def problem(
 ) -> Response:
     """Answer with a `Problem`, which no cache keeps."""
     body = _encode(Problem(error, hint, since, upper))
-    return Response(body, status, site.UNKEPT, JSON)
+    return Response(body, status, front.UNKEPT, JSON)
 
 
 def _too_often(wait: float) -> Response | None:

@@ -40,9 +40,9 @@ from ikebana.processor.base.notices import Notice
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.taking import InputsState
-from ikebana.processor.watching import metrics, plan_view
+from ikebana.processor.watching import console, metrics
+from ikebana.processor.watching.console import HistorySample, Past, SampleHistory
 from ikebana.processor.watching.health import Health, Verdict
-from ikebana.processor.watching.history import HistorySample, Past, SampleHistory
 from ikebana.processor.watching.metrics import (
     WHOLE,
     HotSeries,
@@ -50,8 +50,8 @@ from ikebana.processor.watching.metrics import (
     MetricSample,
     TriggerReport,
 )
-from ikebana.processor.watching.reports import Filling, held_words, nowhere
-from ikebana.processor.watching.sinks import SinkFigures, Sinks, no_sinks
+from ikebana.processor.watching.reports import Filling, held_words, none_yet
+from ikebana.processor.watching.sinks import FiguresOfSinks, SinkFigures, no_sinks
 
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan
@@ -353,12 +353,8 @@ _SPARK_PATH = "/metrics/executors/prometheus/"
 _SPARK_WITHIN_S = 5.0
 
 
-SinksOfRun = tuple[Mapping[str, DeliverPart], Sinks]
+SinksOfRun = tuple[Mapping[str, DeliverPart], FiguresOfSinks]
 """The sinks of a run by name, and how they stand now."""
-
-
-def no_edit() -> None:
-    """Return None: no edit is known."""
 
 
 class NotedAnswer(msgspec.Struct):
@@ -376,7 +372,7 @@ class Monitor:
         self,
         plan: Plan,
         health: Health,
-        last_edit: "Callable[[], EditPlan | None]" = no_edit,
+        last_edit: "Callable[[], EditPlan | None]" = none_yet,
         sinks: SinksOfRun = ({}, no_sinks),
     ) -> None:
         """Watch a run; `last_edit` reads the last edit of its checkpoint."""
@@ -397,7 +393,7 @@ class Monitor:
         self._filling: Filling | None = None
         self._filled_keys = 0
         self._greatest = -1
-        self._standing: Callable[[], InputsState | None] = nowhere
+        self._standing: Callable[[], InputsState | None] = none_yet
         self._notes, self._history, self._hot = Notes(), SampleHistory(), HotSeries()
         self._notices = Notices()
         self._last_edit = functools.cache(last_edit)
@@ -418,7 +414,7 @@ class Monitor:
         checkpoint: str,
         incarnation: int,
         spark_ui: str | None,
-        standing: "Callable[[], InputsState | None]" = nowhere,
+        standing: "Callable[[], InputsState | None]" = none_yet,
         waiting: int = 0,
         *,
         precedes: bool = False,
@@ -530,7 +526,7 @@ class Monitor:
     @functools.cached_property
     def drawn(self) -> msgspec.Raw:
         """The drawing of the plan, as JSON."""
-        return msgspec.Raw(msgspec.json.encode(plan_view.of_run(self._plan, self._sinks)))
+        return msgspec.Raw(msgspec.json.encode(console.of_run(self._plan, self._sinks)))
 
     def edited(self) -> EditFigures:
         """Return the last edit, or the next one, and its progress."""

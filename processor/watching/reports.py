@@ -1,11 +1,12 @@
-"""The report of a committed batch, for the watchers of a run, and words for what waits then."""
+"""The report of a committed batch, the watchers that get it, and words for what waits then."""
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ikebana.processor.base.generations import shown
 from ikebana.processor.base.noted import Noted, merged
+from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.sharding import Hot, added_up
 from ikebana.processor.base.texts import moment
 from ikebana.processor.checkpoint.commits import Marker
@@ -13,7 +14,53 @@ from ikebana.processor.checkpoint.parts import MOST_COUNTED
 from ikebana.processor.topics.taking import InputsState
 
 if TYPE_CHECKING:
-    pass
+    from ikebana.processor.checkpoint.edit_plan import EditPlan
+
+
+class Watcher(Protocol):
+    """Gets reports on the events of a run."""
+
+    def step(self, what: str) -> None:
+        """Handle a step of the start."""
+
+    def edit(self, plan: "EditPlan") -> None:
+        """Handle a change of the plan, with which the run is about to continue."""
+
+    def batch(self, report: "BatchReport") -> None:
+        """Handle a committed batch."""
+
+    def restart(self, cause: Exception, pause_s: float) -> None:
+        """Handle a failure of the query, which is restarted after a pause."""
+
+    def notice(self, notices: Sequence[Notice]) -> None:
+        """Handle another list of the notices that hold now; it may come from any thread."""
+
+
+class Watchers:
+    """Passes each report on to several watchers, in their order."""
+
+    def __init__(self, watchers: Sequence[Watcher]) -> None:
+        self._watchers = watchers
+
+    def step(self, what: str) -> None:
+        for each in self._watchers:
+            each.step(what)
+
+    def edit(self, plan: "EditPlan") -> None:
+        for each in self._watchers:
+            each.edit(plan)
+
+    def batch(self, report: "BatchReport") -> None:
+        for each in self._watchers:
+            each.batch(report)
+
+    def restart(self, cause: Exception, pause_s: float) -> None:
+        for each in self._watchers:
+            each.restart(cause, pause_s)
+
+    def notice(self, notices: Sequence[Notice]) -> None:
+        for each in self._watchers:
+            each.notice(notices)
 
 
 class Filling(NamedTuple):
@@ -136,5 +183,5 @@ def stands_words(standing: InputsState) -> str:
     return ", ".join(sorted(words))
 
 
-def nowhere() -> None:
-    """Return None: no input has times of its own, or their frontiers are not known yet."""
+def none_yet() -> None:
+    """Return None: there is none, or it is not known yet."""

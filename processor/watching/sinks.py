@@ -1,18 +1,44 @@
-"""How the sinks of a pipeline stand, which run in processes of their own, beside it or elsewhere.
+"""Run the sinks of a pipeline in processes beside its run, and ask each how it stands.
 
-Each sink has a URL, where a thread asks it now and then; its last answer counts.  A sink
-that does not answer, or has no process now, is not ready, and nothing else comes of that.
+A sink cannot stop the run.  A process that ends is started again, with pauses that double up to a
+minute, since its error may be repaired in the target.  A process that a newer instance has fenced
+is not started again, because the two would fence each other in turns.  The processes end with the
+run, even if it is killed.  Nothing is lost by that: a target has either a batch with its token, or
+neither.
+
+Each sink has a URL, where a thread asks it now and then; its last answer counts.  A sink that does
+not answer, or has no process now, is not ready, and nothing else comes of that.
 """
 
 import json
+import os
+import subprocess
+import sys
 import threading
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from ikebana.processor.base.processes import Closes
+from ikebana.errors import EXIT_FENCED, FencedError, IkebanaError
+from ikebana.processor.base.log_lines import VARIABLE
+from ikebana.processor.base.processes import (
+    AttemptFailed,
+    Closes,
+    Restarts,
+    Stopping,
+    persistently,
+)
+from ikebana.processor.kafka.broker import leashed
+
+if TYPE_CHECKING:
+    from ikebana.processor.authoring.deliver_part import DeliverPart
+
 
 _EVERY_S = 2.0
 _WITHIN_S = 2.0
@@ -35,7 +61,7 @@ class SinkFigures(msgspec.Struct):
     restarts: int = 0
 
 
-Sinks = Callable[[], Mapping[str, SinkFigures]]
+FiguresOfSinks = Callable[[], Mapping[str, SinkFigures]]
 
 
 def no_sinks() -> Mapping[str, SinkFigures]:
@@ -115,3 +141,250 @@ def _answer(url: str) -> dict[str, object]:
     except (OSError, ValueError, LookupError, TypeError) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         return {"ready": False, "state": f"does not answer at {url}: {reason}"}
+
+
+# A sink is started again however often it ends.
+_RESTARTS = 10**9
+_NONE: Mapping[str, str] = {}
+# The time for a sink to finish the batch that it is applying.
+_GRACE_S = 30.0
+
+Commands = Mapping[str, Sequence[str]]
+"""The command of each sink, by its name."""
+Say = Callable[[str], None]
+
+
+class SinkError(IkebanaError):
+    """The process of a sink has ended by itself."""
+
+
+class SinkProcess:
+    """Runs the process of one sink, watched by a thread.
+
+    One line of the process's log, which is JSON, has the URL of its probes; all other lines are
+    passed on.  With `once` the process ends by itself, and is not started again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        board: SinkBoard,
+        say: Say,
+        *,
+        once: bool = False,
+        environ: Mapping[str, str] = _NONE,
+    ) -> None:
+        """Start it; `environ` are variables beside those of this process."""
+        self.error: IkebanaError | None = None
+        self._name, self._command, self._board, self._once = name, command, board, once
+        self._say, self._environ = say, environ
+        self._restarts = 0
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._keep, name=f"sink-{name}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the process to end after the batch that it is applying."""
+        self._stopping.set()
+        self._tell_guard(b"t")
+
+    def join(self, within_s: float | None = None) -> None:
+        """Wait until it has ended; kill it if that takes longer than `within_s`."""
+        self._thread.join(within_s)
+        if self._thread.is_alive():
+            self._tell_guard(b"k")
+            self._thread.join()
+
+    def monotonic(self) -> float:
+        """The clock of pauses."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float, /) -> None:
+        """Pause until the time has passed or the sink is stopped."""
+        self._stopping.wait(seconds)
+
+    def _tell_guard(self, what: bytes) -> None:
+        with self._lock:
+            if self._guard is not None and self._guard.stdin is not None:
+                with suppress(BrokenPipeError):
+                    self._guard.stdin.write(what)
+
+    def _keep(self) -> None:
+        try:
+            persistently(self._attempt, Restarts(0 if self._once else _RESTARTS), self, self._tell)
+            self._board.without(self._name, "ended", restarts=self._restarts)
+        except IkebanaError as error:
+            self.error = error
+            self._board.without(self._name, error.message, restarts=self._restarts)
+
+    def _attempt(self) -> None:
+        if self._stopping.is_set():
+            return
+        try:
+            status, cause = self._ran()
+        except OSError as error:
+            raise AttemptFailed from SinkError(f"cannot start a process for the sink: {error}")
+        if self._stopping.is_set() or (self._once and status == 0):
+            return
+        if not cause:
+            cause = f"its process ended with status {status}"
+            self._say(f"sink {self._name}: {cause}")
+        if status == EXIT_FENCED:
+            raise FencedError(cause)
+        raise AttemptFailed from SinkError(cause)
+
+    def _ran(self) -> tuple[int, str]:
+        """Run the process to its end; return its status, and its last error."""
+        reading, writing = os.pipe()
+        environ = {**os.environ, **self._environ, VARIABLE: "json"}
+        with open(reading, encoding="utf-8", errors="replace") as lines:
+            with open(writing, "wb") as log:
+                guard, _ = leashed(self._command, Path.cwd(), log, environ)
+            with self._lock:
+                self._guard = guard
+            if self._stopping.is_set():
+                self._tell_guard(b"t")
+            cause = ""
+            for line in lines:
+                cause = self._heard(line.strip()) or cause
+        status = guard.wait()
+        with self._lock:
+            self._guard = None
+        assert guard.stdin is not None, "a guard without standard input"
+        guard.stdin.close()
+        return status, cause
+
+    def _heard(self, line: str) -> str:
+        """Pass on a line of the log; return its first line if it is an error."""
+        try:
+            entry = json.loads(line)
+            message, level, url = str(entry["message"]), entry["level"], entry.get("url")
+        except (ValueError, LookupError, TypeError, AttributeError):
+            message, level, url = line, "", None
+        if url is not None:
+            self._board.at(self._name, url)
+            return ""
+        self._say(f"sink {self._name}: {message}")
+        return message.partition("\n")[0] if level == "ERROR" else ""
+
+    def _tell(self, cause: Exception, pause_s: float) -> None:
+        self._restarts += 1
+        again = f"starting again in {pause_s:g} s"
+        self._board.without(self._name, f"{cause}; {again}", restarts=self._restarts)
+        self._say(f"sink {self._name}: {again}")
+
+
+@contextmanager
+def beside(
+    commands: Commands, board: SinkBoard, say: Say, environ: Mapping[str, str] = _NONE
+) -> Iterator[Callable[[], None]]:
+    """Run the commands of sinks within a `with` block, which gets a function that starts them.
+
+    Further calls do nothing.  If the block ends by an error, the processes get no time to end.
+    """
+    grace_s = 0.0
+    processes: list[SinkProcess] = []
+
+    def start() -> None:
+        if not processes:
+            processes.extend(
+                SinkProcess(name, command, board, say, environ=environ)
+                for name, command in commands.items()
+            )
+
+    try:
+        yield start
+        grace_s = _GRACE_S
+    finally:
+        for each in processes:
+            each.stop()
+        end_s = time.monotonic() + grace_s
+        for each in processes:
+            each.join(max(0.0, end_s - time.monotonic()))
+
+
+def delivered(
+    commands: Commands,
+    board: SinkBoard,
+    say: Say,
+    stopping: Stopping,
+    environ: Mapping[str, str] = _NONE,
+) -> None:
+    """Run the commands of sinks until all have ended, or until `stopping` is asked.
+
+    Raises: SinkError, FencedError, if one has failed.
+    """
+    stopping.finish_first()
+    processes = [
+        SinkProcess(name, command, board, say, once=True, environ=environ)
+        for name, command in commands.items()
+    ]
+
+    def stop() -> None:
+        for each in processes:
+            each.stop()
+
+    # In a thread, since a handler may interrupt what holds a lock.
+    stopping.when_asked(threading.Thread(target=stop, daemon=True).start)
+    for each in processes:
+        each.join()
+    for each in processes:
+        if each.error is not None:
+            raise each.error
+
+
+class Sinks:
+    """The sinks of a pipeline beside its run: their processes, and their progress.
+
+    `file` has them; `options` are further words of `ikebana deliver`, and `environ` variables for
+    it.  Those in `places` run elsewhere, and answer at these URLs.
+    """
+
+    def __init__(
+        self,
+        parts: "Mapping[str, DeliverPart]",
+        file: Path,
+        options: Sequence[str] = (),
+        places: Mapping[str, str] = _NONE,
+        environ: Mapping[str, str] = _NONE,
+    ) -> None:
+        self.parts = parts
+        self._places, self._environ = places, environ
+        self._file, self._options = file, options
+
+    def commands(self, *options: str) -> dict[str, list[str]]:
+        """The commands of the sinks that are run here, by name."""
+        words = [sys.executable, "-m", "ikebana", "deliver", str(self._file)]
+        return {
+            name: [*words, name, *self._options, *options]
+            for name in self.parts
+            if name not in self._places
+        }
+
+    @contextmanager
+    def board(self) -> Iterator[SinkBoard]:
+        """Within a `with` block, keep a board with the progress of the sinks."""
+        with SinkBoard(self.parts) as board:
+            for name, url in self._places.items():
+                board.at(name, url)
+            yield board
+
+    @contextmanager
+    def beside(self, board: SinkBoard, say: Say, *, once: bool) -> Iterator[Callable[[], None]]:
+        """Run the sinks within a `with` block, which gets a function that starts them.
+
+        They start after the query, which creates the topics of a new pipeline.  With `once` they
+        are not run here; see `deliver_once`.
+        """
+        commands = {} if once else self.commands("--http", "127.0.0.1:0")
+        with beside(commands, board, say, self._environ) as start:
+            yield start
+
+    def deliver_once(self, board: SinkBoard, say: Say, stopping: Stopping) -> None:
+        """Deliver all closed batches.  Raises: SinkError, FencedError, if a sink has failed."""
+        commands = self.commands("--once")
+        if commands and not stopping.asked:
+            delivered(commands, board, say, stopping, self._environ)

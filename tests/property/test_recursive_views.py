@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ikebana import evaluate
 from ikebana.errors import ConvergenceError
-from ikebana.processor.explain.graph import state_of
+from ikebana.processor.explain.operators import state_of
 from ikebana.processor.linear.bound_query import SqlQueryError
 from support.sql_oracle import Change, answer, plan_of, records_of, shown_at, tables_at
 from support.strategies import few

@@ -11,9 +11,9 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.serving.shape import Seen, Side
-from ikebana.serving.sql import query, tables
-from ikebana.serving.sql.parsed import SqlError
+from ikebana.serving import sql
+from ikebana.serving.layout import Seen, Side
+from ikebana.serving.sql import SqlError
 from support.served_collections import Batch, arrangement, closed
 from support.strategies import few
 
@@ -76,7 +76,7 @@ def _keys(draw: st.DrawFn) -> list[str]:
 def _ran(text: str, view: Any) -> Any:
     """The rows of a query with the types of columns, or that it fails."""
     try:
-        table: pa.Table = query.run(text, lambda _: view).table
+        table: pa.Table = sql.run(text, lambda _: view).table
     except SqlError as error:
         return str(error).split("\n")[0]
     return table.schema.names, table.schema.types, table.to_pylist()
@@ -105,12 +105,12 @@ def test_a_lookup_gives_what_a_scan_gives(
                 ]
                 made.apply(closed(Batch(number, number + 1, updates), number))
             view = made.view()
-            with mock.patch.object(tables, "_keys", wraps=tables._keys) as asked:
+            with mock.patch.object(sql, "_keys", wraps=sql._keys) as asked:
                 found = _ran(text, view)
             if asked.called:
-                looked = tables._keys(view, asked.call_args.args[1]) is not None
+                looked = sql._keys(view, asked.call_args.args[1]) is not None
                 event("looked up" if looked else "could not be looked up")
-            with mock.patch.object(tables, "_keys", return_value=None):
+            with mock.patch.object(sql, "_keys", return_value=None):
                 assert found == _ran(text, view)
         finally:
             made.close()
@@ -178,7 +178,7 @@ def test_whatever_values_are_there_is_a_table_of_them(texts: list[str]) -> None:
             updates = [KeyedUpdate(b"%d" % n, value, 0, 1) for n, value in enumerate(raw)]
             made.apply(closed(Batch(0, 1, updates), 0))
             view = made.view()
-            found = query.run("SELECT count(*) AS n FROM things", lambda _: view).table
+            found = sql.run("SELECT count(*) AS n FROM things", lambda _: view).table
             assert found.to_pylist() == [{"n": len(raw)}]
         finally:
             made.close()

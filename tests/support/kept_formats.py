@@ -30,8 +30,7 @@ from ikebana.processor.checkpoint.commits import FillProgress, Lease, Marker
 from ikebana.processor.topics.input_times import Base, InputTimes, Reached, ReadingLog, RowFile
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.serving import layout
-from ikebana.serving.layout import Meta, StoredTotals, TimePart
-from ikebana.serving.shape import Shape, Side
+from ikebana.serving.layout import Meta, Shape, Side, StoredTotals, TimePart
 
 Value = TypeVar("Value")
 

@@ -12,10 +12,10 @@ from ikebana.codecs.progress import Times
 from ikebana.processor.base.listening import Address, Listening, Tls
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kafka.following import AnotherTopicError, ClosedTimes, Piece, Resume
+from ikebana.processor.watching.console import PlanView, no_plan
 from ikebana.processor.watching.guard import AccessLimits
-from ikebana.processor.watching.plan_view import PlanView, no_plan
 from ikebana.serving.arrangement import Retention
-from ikebana.serving.http.server import HttpServer
+from ikebana.serving.http_server import HttpServer
 from ikebana.serving.service import Service, ServiceOptions
 from support.served_collections import Batch
 from support.waiting import patient, wait_until

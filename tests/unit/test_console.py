@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
-from ikebana.processor.watching import metrics, plan_view, site
+from ikebana.processor.watching import console, front, metrics
 from ikebana.processor.watching.guard import Access, AccessLimits
 from ikebana.processor.watching.health import Health
 from ikebana.processor.watching.health import HealthLimits as Patience
@@ -70,7 +70,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "serve":
         with (
             following(tmp_path) as service,
-            answering(service, plan=lambda: plan_view.of_served(PLAN)) as found,
+            answering(service, plan=lambda: console.of_served(PLAN)) as found,
         ):
             yield found
     else:
@@ -172,7 +172,7 @@ def test_words_of_a_plan_are_text_in_its_drawing() -> None:
     """So an option that looks like a tag is none."""
     words = "</text><script>alert(1)</script>"
     source = Input("changes", ("orders",), "goldengate", options=(("op_insert", words),))
-    _, written = plan_view.of_run(replace(PLAN, inputs=(source,))).drawings
+    _, written = console.of_run(replace(PLAN, inputs=(source,))).drawings
     root = ElementTree.fromstring(written.svg)
 
     assert list(root.iter(f"{SVG}script")) == []
@@ -192,7 +192,7 @@ def test_no_script_makes_html_of_text(file: Path) -> None:
 
 def test_the_picture_has_both_colours_in_the_stylesheet() -> None:
     """So that the switch of the page changes it, too."""
-    found = site.asset("/console/plan.css")
+    found = front.asset("/console/plan.css")
 
     assert found is not None
     assert b"light-dark(#ffffff,#0d1117)" in found.body

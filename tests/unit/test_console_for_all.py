@@ -16,7 +16,7 @@ from ikebana.processor.base.noted import Noted, NotedRecord, errors_noted
 from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource, PartPlan
 from ikebana.processor.kafka.records import Record
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
-from ikebana.processor.watching import plan_view
+from ikebana.processor.watching import console
 from ikebana.processor.watching.answering import RecordLookup
 from ikebana.processor.watching.health import Health, HealthLimits
 from ikebana.processor.watching.monitor import Monitor
@@ -90,7 +90,7 @@ def _server(opened: ExitStack, folder: Path) -> str:
     record = error_record("the value is no JSON", ("orders", 0, 7), b"N1", b"{")
     topics.close("errors", 10, (None, record, 5, 1))
     service = opened.enter_context(serving(topics, folder, "orders.diffs", "errors", start=False))
-    url = opened.enter_context(answering(service, plan=lambda: plan_view.of_served(PLAN)))
+    url = opened.enter_context(answering(service, plan=lambda: console.of_served(PLAN)))
     caught_up(service, topics, "orders.diffs", "errors")
     return url + "/console/"
 

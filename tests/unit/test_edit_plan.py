@@ -8,7 +8,7 @@ from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
 from ikebana.processor.checkpoint.edit_plan import EditPlan, PartPlan, Rescaled
 from ikebana.processor.checkpoint.next_step import Desired, Observed
 from ikebana.processor.checkpoint.planned_edit import planned
-from ikebana.processor.explain.edit_text import edit_lines
+from ikebana.processor.explain.text import edit_lines
 from ikebana.processor.topics.source_offset import SourceOffset
 from support.edited_shops import FIRST, JOINED, plan_of
 

@@ -28,16 +28,17 @@ from ikebana.processor.cli.explain import explain_command
 from ikebana.processor.explain import reading
 from ikebana.processor.explain.explanation import Cost, Explanation, explained
 from ikebana.processor.explain.graph import Arrow, Box, Graph
-from ikebana.processor.explain.mermaid import label, mermaid
 from ikebana.processor.explain.page import html
-from ikebana.processor.explain.svg import (
+from ikebana.processor.explain.pictures import (
     LINES,
     PADDING,
     ROW_GAP,
     BoxPlace,
     Size,
+    label,
     layout,
     lines_in,
+    mermaid,
     svg,
     width,
     wrapped,

@@ -41,10 +41,8 @@ from ikebana.processor.linear.chain import Chain, consolidated
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.spark.topic_source import RowMaker
-from ikebana.serving import layout
-from ikebana.serving.http import wire
+from ikebana.serving import layout, sql, wire
 from ikebana.serving.layout import Meta, StoredTotals, TimePart, Totals
-from ikebana.serving.sql import tables
 from ikebana.serving.view import Row
 from ikebana.testing import Run, Topics
 
@@ -235,7 +233,7 @@ def test_a_column_of_64_bits_has_no_larger_count() -> None:
     with pytest.raises(ConfigError, match="a count is beyond 64 bits"):
         wire.rows_table([Row(b"1", {b"{}": larger})])
     with pytest.raises(ConfigError, match="a count is beyond 64 bits"):
-        tables.table_of([(b"1", b"{}", larger)])
+        sql.table_of([(b"1", b"{}", larger)])
     with pytest.raises(SourceError, match=r'column diff of "t": a count is beyond 64 bits'):
         list(RowMaker("t", schema).batches(updates))
     found = pa.ipc.open_stream(wire.updates_stream(updates)).read_all()

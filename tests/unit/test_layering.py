@@ -65,7 +65,7 @@ ONLY_IN = {
     "deltalake": ("delivering/delta.py", "processor/topics/row_files.py"),
     "duckdb": (
         "processor/linear/",
-        "serving/sql/",
+        "serving/sql.py",
         "delivering/columns.py",
         "delivering/lake.py",
     ),
@@ -73,14 +73,14 @@ ONLY_IN = {
     "psycopg": ("delivering/postgres.py",),
     "prometheus_client": (
         "processor/watching/monitor.py",
-        "serving/http/server.py",
+        "serving/http_server.py",
         "delivering/delivery.py",
     ),
     "pyspark": ("processor/spark/",),
     "sqlalchemy": ("delivering/iceberg.py",),
-    "starlette": ("processor/watching/", "serving/http/"),
+    "starlette": ("processor/watching/", "serving/http_server.py", "serving/operations.py"),
     "uvicorn": ("processor/watching/front.py",),
-    "uvloop": ("processor/watching/front.py", "serving/http/server.py"),
+    "uvloop": ("processor/watching/front.py", "serving/http_server.py"),
     "rocksdict": ("arrangements/rocks.py", "arrangements/shared_rocks.py"),
 }
 PURE = (

@@ -14,7 +14,7 @@ from ikebana.processor.base.transition import ReadBackSpan, Stage
 from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource
 from ikebana.processor.checkpoint.evolution import edit_to
 from ikebana.processor.checkpoint.planned_edit import described
-from ikebana.processor.explain.edit_text import edit_lines
+from ikebana.processor.explain.text import edit_lines
 from ikebana.processor.topics import own_topics
 from ikebana.testing import Run
 

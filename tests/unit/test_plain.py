@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from ikebana.processor.cli.main import cli
-from ikebana.serving.plain import rows_of
+from ikebana.serving.wire import rows_of
 
 US, NS, UTC_US = pa.timestamp("us"), pa.timestamp("ns"), pa.timestamp("us", "UTC")
 NOON = 1_709_208_000

@@ -18,7 +18,7 @@ from ikebana import (
     StateMachine,
     Upsert,
 )
-from ikebana.processor.explain import graph
+from ikebana.processor.explain import operators
 from ikebana.processor.linear.steps import where
 from ikebana.processor.planning.graph import Node, graph_of
 from ikebana.processor.planning.kind import Way
@@ -101,4 +101,4 @@ def test_a_graph_is_made_once_for_a_plan() -> None:
 def test_every_operator_has_a_kind_and_its_words() -> None:
     """A row in each table."""
     assert set(KINDS) == set(get_args(Operator))
-    assert all(graph.written(operator) for operator in PLAN.operators)
+    assert all(operators.written(operator) for operator in PLAN.operators)

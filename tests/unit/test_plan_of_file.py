@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.watching.plan_view import PlanOfFile
+from ikebana.processor.watching.console import PlanOfFile
 
 TEXT = """\
 pipeline: shop

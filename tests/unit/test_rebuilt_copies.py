@@ -6,7 +6,7 @@ import pytest
 
 from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.processor.watching.guard import EVERYTHING
-from ikebana.serving.http.server import Probes
+from ikebana.serving.http_server import Probes
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.service import Service
 from support.served_topics import MemoryTopics, serving

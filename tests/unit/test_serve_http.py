@@ -16,13 +16,13 @@ from starlette.testclient import TestClient
 from ikebana.arrangements.update import LARGEST
 from ikebana.processor.watching.guard import EVERYTHING, Access, AccessLimits
 from ikebana.serving.arrangement import Retention
-from ikebana.serving.http.operations import OPERATIONS, Bell, Callers, Position
-from ikebana.serving.http.parameters import READS, Subscribe
-from ikebana.serving.http.server import Probes, application
-from ikebana.serving.http.wire import ARROW
+from ikebana.serving.http_server import Probes, application
+from ikebana.serving.operations import OPERATIONS, Bell, Callers, Position
+from ikebana.serving.parameters import READS, Subscribe
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.reads import Reads
 from ikebana.serving.service import Service
+from ikebana.serving.wire import ARROW
 from support.served_topics import MemoryTopics, caught_up, serving
 from support.waiting import patient
 

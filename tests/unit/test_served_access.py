@@ -23,14 +23,14 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.serve import serve_command
 from ikebana.processor.watching import guard
+from ikebana.processor.watching.console import PlanView
 from ikebana.processor.watching.guard import EVERYTHING, Access, AccessLimits, Grant, RateLimit
-from ikebana.processor.watching.plan_view import PlanView
-from ikebana.serving.http.operations import Position
-from ikebana.serving.http.wire import ARROW
+from ikebana.serving.operations import Position
 from ikebana.serving.permitted import ColumnsView, Permitted, Places, shown
 from ikebana.serving.reads import rows
 from ikebana.serving.service import Service
 from ikebana.serving.view import ArrangementView, Bounds
+from ikebana.serving.wire import ARROW
 from support.certificates import Authority
 from support.served_collections import Batch, Oracle, arrangement, closed
 from support.served_topics import MemoryTopics, answering, caught_up, serving

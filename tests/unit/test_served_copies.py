@@ -18,7 +18,7 @@ from ikebana.arrangements import shared_rocks
 from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import HeldError, SharedDatabase
 from ikebana.errors import AwayError, ConfigError, SpaceError
-from ikebana.serving.http.operations import Position
+from ikebana.serving.operations import Position
 from ikebana.serving.service import Service
 from ikebana.serving.view import Bounds
 from support.served_topics import MemoryTopics, answering, caught_up, serving

@@ -9,9 +9,8 @@ import pytest
 
 from ikebana.errors import IkebanaError
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.serving.sql import query
-from ikebana.serving.sql.parsed import Query, SqlError, parsed
-from ikebana.serving.sql.query import Limits
+from ikebana.serving import sql
+from ikebana.serving.sql import Limits, Query, SqlError, parsed
 from ikebana.serving.view import (
     ArrangementView,
     Bounds,
@@ -57,7 +56,7 @@ def run(views: Callable[[str], ArrangementView]) -> Run:
     """Run a query; return its rows."""
 
     def rows(text: str, as_of: int | None = None, limits: Limits = Limits()) -> Any:  # noqa: B008
-        return query.run(text, views, as_of, limits).table.to_pylist()
+        return sql.run(text, views, as_of, limits).table.to_pylist()
 
     return rows
 
@@ -119,7 +118,7 @@ def test_an_equality_of_keys_becomes_a_lookup(
     monkeypatch.setattr(ArrangementView, "get_many", get_many)
     found = run(text)
     assert looked == ([] if keys is None else [keys])
-    monkeypatch.setattr("ikebana.serving.sql.tables._keys", lambda *_: None)
+    monkeypatch.setattr("ikebana.serving.sql._keys", lambda *_: None)
     assert run(text) == found
 
 
@@ -197,7 +196,7 @@ def test_the_sandbox_holds_where_the_judgement_does_not(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DuckDB itself has no files, no network, no Python, and no settings to change."""
-    monkeypatch.setattr("ikebana.serving.sql.query.parsed", lambda _: Query([], {}))
+    monkeypatch.setattr("ikebana.serving.sql.parsed", lambda _: Query([], {}))
     secret = pa.table({"a": [1]})
     for text in (
         "SELECT * FROM '/etc/passwd'",

@@ -24,8 +24,7 @@ from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.watching.health import Health, HealthLimits
 from ikebana.processor.watching.monitor import Monitor
-from ikebana.processor.watching.sink_processes import SinkError, beside, delivered
-from ikebana.processor.watching.sinks import SinkBoard, SinkFigures
+from ikebana.processor.watching.sinks import SinkBoard, SinkError, SinkFigures, beside, delivered
 from support.waiting import wait_until
 
 # A sink that notes its process id, answers /ready, and says where.

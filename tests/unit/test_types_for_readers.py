@@ -27,10 +27,9 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.spark.topic_source import RowMaker, schema_of
 from ikebana.serving.arrangement import Closed, ServedArrangement
-from ikebana.serving.plain import flat, rows_of
-from ikebana.serving.sql.query import run
-from ikebana.serving.sql.tables import table_of
+from ikebana.serving.sql import run, table_of
 from ikebana.serving.view import CollectionView
+from ikebana.serving.wire import flat, rows_of
 from support.served_collections import arrangement
 from support.sql_oracle import plan_of
 

@@ -10,8 +10,7 @@ from ikebana.processor.base.notices import Notice
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.cli.http_options import address
 from ikebana.processor.cli.main import cli
-from ikebana.processor.watching.reports import BatchReport
-from ikebana.processor.watching.watchers import Watchers
+from ikebana.processor.watching.reports import BatchReport, Watchers
 from support.pipeline_processes import Pipeline
 
 

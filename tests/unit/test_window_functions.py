@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 import ikebana as ik
-from ikebana.processor.explain import windowing
+from ikebana.processor.explain import operators
 from ikebana.processor.planning.plan import Reduce, WindowFunctions
 from ikebana.testing import Run
 from support.random_queries import TABLES, history
@@ -109,12 +109,12 @@ def test_estimates_are_within_a_factor_of_two(function: str) -> None:
     def row() -> dict[str, int]:
         return {"x": choice.randrange(10**6), "y": choice.randrange(10**6)}
 
-    records = [(key, row(), key) for key in range(windowing.PARTITION)]
-    changes = [(choice.randrange(windowing.PARTITION), row(), 100 + at) for at in range(20)]
+    records = [(key, row(), key) for key in range(operators.PARTITION)]
+    changes = [(choice.randrange(operators.PARTITION), row(), 100 + at) for at in range(20)]
     found = shop.evaluate(t=[*records, *changes])["view"]
     made = sum(abs(diff) for _, time, diff in found if time >= 100) / 20
 
     (operator,) = [each for each in plan.operators if isinstance(each, WindowFunctions)]
-    estimated = 2 + 2 * windowing.touched(operator)
+    estimated = 2 + 2 * operators.rows_touched(operator)
     assert estimated / 2 <= made <= estimated * 2
-    assert "a change touches" in windowing.state_of(operator)
+    assert "a change touches" in operators.state_of(operator)

@@ -16,18 +16,21 @@ from ikebana.processor.base.listening import Problem
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import EPOCH_MS
 from ikebana.processor.topics.kinds_of_time import MixedTimesError
+from ikebana.processor.watching.console import (
+    HistorySample,
+    NoPlanError,
+    Past,
+    PlanView,
+    SampleHistory,
+    no_plan,
+)
 from ikebana.processor.watching.guard import Grant, problem
-from ikebana.processor.watching.history import HistorySample, Past, SampleHistory
-from ikebana.processor.watching.plan_view import NoPlanError, PlanView, no_plan
-from ikebana.serving import page_tokens, plain, reads
-from ikebana.serving.common_times import check_kinds, frontier, newest
-from ikebana.serving.http import parameters, wire
-from ikebana.serving.http.parameters import READS, V1, Nothing, Operation, answered, time_of
+from ikebana.serving import parameters, reads, sql, wire
+from ikebana.serving.parameters import READS, V1, Nothing, Operation, answered, time_of
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.reads import TooLargeError, WaitedError
 from ikebana.serving.service import Service, copies_read
-from ikebana.serving.sql import query
-from ikebana.serving.sql.query import Limits, Result
+from ikebana.serving.sql import Limits, Result
 from ikebana.serving.view import (
     MOST_PAGE_BYTES,
     Bounds,
@@ -35,6 +38,9 @@ from ikebana.serving.view import (
     Row,
     UnknownCollectionError,
     UnreadableTimeError,
+    check_kinds,
+    common_frontier,
+    common_newest,
 )
 
 # Subscriptions: a collection as of a time, then each closed batch, as server-sent events.
@@ -156,9 +162,7 @@ class CallersQueries:
         self._asked += 1
         try:
             async with self._queries.running:
-                return await asyncio.to_thread(
-                    query.run, text, view_of, as_of, self._queries.limits
-                )
+                return await asyncio.to_thread(sql.run, text, view_of, as_of, self._queries.limits)
         finally:
             self._asked -= 1
 
@@ -197,7 +201,7 @@ class Api:
         views = [self.views.view(name) for name in self.views.names()]
         common, why = None, None
         try:
-            common = newest(views)
+            common = common_newest(views)
         except (UnreadableTimeError, MixedTimesError) as error:
             why = error.message
         served = [self._served(view) for view in views]
@@ -213,7 +217,7 @@ class Api:
         result = await self._queries.run(asked.query, self.views.view, as_of)
         table = result.table
         columns = [parameters.SqlColumn(field.name, str(field.type)) for field in table.schema]
-        rows = await asyncio.to_thread(plain.rows_of, table)
+        rows = await asyncio.to_thread(wire.rows_of, table)
         return Answer(parameters.SqlAnswer(result.as_of, columns, rows), table=table)
 
     async def wait(self, _: str, asked: parameters.Wait) -> Answer:
@@ -224,7 +228,7 @@ class Api:
         names = asked.collection or self.views.names()
         while True:
             change = self.bell.next()
-            upper = frontier([self.views.view(name) for name in names])
+            upper = common_frontier([self.views.view(name) for name in names])
             if upper > until:
                 return Answer(parameters.NewestAnswer(*reads.newest(self.views, names)))
             left = deadline - asyncio.get_running_loop().time()
@@ -352,13 +356,13 @@ class Position(msgspec.Struct, array_like=True, frozen=True):
 
     def token(self) -> str:
         """Encode the position as text."""
-        return page_tokens.text_of(self)
+        return reads.token_of(self)
 
 
 def position_of(token: str) -> Position:
     """Decode the position that an event's id has.  Raises: ConfigError."""
     try:
-        position = page_tokens.read(token, Position)
+        position = reads.read_token(token, Position)
     except ValueError as error:
         raise _none_of_an_event() from error
     topics = position.names if position.topics is None else position.topics
@@ -407,7 +411,7 @@ class Subscriptions:
         as_of = time_of(asked.as_of, "as_of")
         check_kinds(views)
         if as_of is None or not views:
-            as_of = newest(views)
+            as_of = common_newest(views)
         for view in views:
             view.check(as_of)
         return Position(names, as_of, 0 if asked.snapshot else len(names), topics=_topics(views))
@@ -423,7 +427,7 @@ class Subscriptions:
                 while not self._ended:
                     change = self._bell.next()
                     views = self._views(position)
-                    upto = frontier(views) - 1
+                    upto = common_frontier(views) - 1
                     if upto <= position.as_of:
                         try:
                             await asyncio.wait_for(change.wait(), _HEARTBEAT_S)
@@ -443,7 +447,7 @@ class Subscriptions:
     def _view(self, position: Position, number: int) -> CollectionView:
         view = self._permitted.view(position.names[number])
         if position.topics is not None:
-            page_tokens.same_topic(view, position.topics[number])
+            reads.same_topic(view, position.topics[number])
         return view
 
     def _snapshot(self, position: Position, encoding: wire.Encoding) -> tuple[Position, bytes]:
@@ -526,7 +530,7 @@ class Encoded:
 
 
 def _topics(views: Sequence[CollectionView]) -> list[str | None]:
-    return [page_tokens.topic_id(view.meta) for view in views]
+    return [reads.topic_id(view.meta) for view in views]
 
 
 def _cut(view: CollectionView, above: int, upto: int) -> int:

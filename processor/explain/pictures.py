@@ -1,15 +1,21 @@
-"""Lay out and draw a graph as a self-contained SVG picture, for light and dark pages.
+"""Draw the graphs of an explanation: as SVG pictures, and as a Mermaid flowchart.
 
-Text is monospaced, so the width of a box follows from its longest line in any font.  A picture
-loads no fonts and no scripts, and refers to no markers by id, so a page can have two pictures.
+An SVG picture is self-contained, for light and dark pages.  Its text is monospaced, so the width
+of a box follows from its longest line in any font.  It loads no fonts and no scripts, and has no
+markers with ids, so a page can have two pictures.
 
-The layout has layers from left to right, few crossings, and no overlaps.  This is Sugiyama's
+Its layout has layers from left to right, few crossings, and no overlaps.  This is Sugiyama's
 method, for some dozens of boxes.  The layer of a box is the length of the longest way to it.  An
 arrow over several layers gets a lane in each of them.  The order in a layer is by the mean
 position of the neighbours, with sweeps in both directions.  Then each box moves as near to the
 centre of its neighbours as the boxes above and below it allow, which is an isotonic regression.
 Libraries were considered: networkx has no such layout, grandalf has neither lanes nor boxes of
 different heights in a row of columns, and either would be a dependency in place of these lines.
+
+A flowchart has the form that GitHub renders.  Its ids are generated, so texts of the user occur
+only in quoted labels.  There, all characters that could end a label, or are special in Mermaid, in
+the Markdown that it reads in labels, or in HTML, are written as Mermaid's own entities, such as
+`#60;` for `<`.
 """
 
 import itertools
@@ -497,3 +503,84 @@ def _colours(palette: dict[str, str]) -> str:
             fill, stroke = colours.split()
             rules.append(f".ikebana-plan .{kind} rect {{ fill: {fill}; stroke: {stroke} }}")
     return "".join(rules)
+
+
+# Characters without escapes; a full stop or a hyphen before a space could begin a list.
+_IN_LABELS = frozenset(" ,/=()'")
+_WITHIN_LABELS = frozenset(".-_")
+# Boxes of other shapes have slanting sides that grow with every line.
+_SHAPES = {
+    "topic": ("([", "])"),
+    "state": ("[(", ")]"),
+    "arrangement": ("[(", ")]"),
+    "hold": ("(", ")"),
+    "exchange": ("(", ")"),
+}
+_BOX = ("[", "]")
+# Of text on the light colours of boxes: readable on light and dark pages.
+_TEXT_COLOURS = {
+    "topic": "#16202e",
+    "input": "#16202e",
+    "operator": "#1c1c1c",
+    "decoding": "#2b2008",
+    "state": "#261230",
+    "pass": "#10270f",
+    "arrangement": "#1d1436",
+    "path": "#0d251e",
+    "join": "#2f1a08",
+    "hold": "#30130d",
+    "exchange": "#232015",
+    "output": "#0c2628",
+}
+
+
+def mermaid(explanation: Explanation) -> str:
+    """Render the flowchart, with a line end at its end."""
+    return "\n".join(_mermaid_lines(explanation)) + "\n"
+
+
+def label(text: str) -> str:
+    """Escape a text for a quoted label.
+
+    >>> label('a < "b" - c.d')
+    'a #60; #34;b#34; #45; c.d'
+    """
+    return "".join(
+        character
+        if character.isalnum()
+        or character in _IN_LABELS
+        or (character in _WITHIN_LABELS and _inside(text, at))
+        else f"#{ord(character)};"
+        for at, character in enumerate(text)
+    )
+
+
+def _inside(text: str, at: int) -> bool:
+    """Return whether a character is between letters or digits."""
+    return text[max(at - 1, 0) : at].isalnum() and text[at + 1 : at + 2].isalnum()
+
+
+def _mermaid_lines(explanation: Explanation) -> Iterator[str]:
+    yield "flowchart LR"
+    kinds: dict[str, list[str]] = {}
+    for mark, graph in (("w", explanation.written), ("r", explanation.run)):
+        yield f'  subgraph {graph.title.replace(" ", "_")}["{graph.title}"]'
+        yield "    direction LR"
+        yield from (f"    {line}" for line in _graph(graph, mark, kinds))
+        yield "  end"
+    for kind, ids in kinds.items():
+        fill, stroke = _LIGHT[kind].split()
+        colours = f"fill:{fill},stroke:{stroke},color:{_TEXT_COLOURS[kind]}"
+        yield f"  classDef {kind}Box {colours},text-align:left"
+        yield f"  class {','.join(ids)} {kind}Box"
+
+
+def _graph(graph: Graph, mark: str, kinds: dict[str, list[str]]) -> Iterator[str]:
+    ids = {box.id: f"{mark}{number}" for number, box in enumerate(graph.boxes)}
+    for box in graph.boxes:
+        begin, end = _SHAPES.get(box.kind, _BOX)
+        lines = (f"{box.kind} {box.title}", *box.lines)
+        yield f'{ids[box.id]}{begin}"{"<br/>".join(map(label, lines))}"{end}'
+        kinds.setdefault(box.kind, []).append(ids[box.id])
+    for arrow in graph.arrows:
+        yield f"{ids[arrow.origin]} --> {ids[arrow.target]}"

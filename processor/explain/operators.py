@@ -1,16 +1,30 @@
-"""Explain joins: as the file has them, and their arrangements and paths as they run.
+"""Explain operators: as the file has them, the state that they keep, and joins as they run.
 
-An arrangement is a box, or some lines in the box of an upsert if it is the upsert's state.  A
-path is one box for all of its stages, which lists the lookups of a change in order.
+An arrangement of joins is a box, or some lines in the box of an upsert if it is the upsert's
+state.  A path is one box for all of its stages, which lists the lookups of a change
+in order.
+
+For window functions this is which other rows a change touches, in words and in numbers.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
 
 from ikebana.processor.base.texts import counted, printable
-from ikebana.processor.explain.words import lines_of, listed, one_line, step_lines
+from ikebana.processor.explain.words import lines_of, listed, one_line, step_lines, steps_lines
+from ikebana.processor.kernels.window_values import (
+    OFFSETS,
+    PATTERN,
+    RANKS,
+    SIZED,
+    Frame,
+    FrameBound,
+    WindowFunction,
+)
 from ikebana.processor.linear.expressions import parse
+from ikebana.processor.linear.functions import name_of
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import KEY, VALUE, plain
 from ikebana.processor.linear.steps import Sql
@@ -27,10 +41,21 @@ from ikebana.processor.planning.joins.paths import (
     Planned,
 )
 from ikebana.processor.planning.joins.qualified import Flat, alias_of
-from ikebana.processor.planning.joins.query import AsOfJoin, Join
+from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, Join
 from ikebana.processor.planning.joins.stages import Shared, joined
 from ikebana.processor.planning.joins.stages import arrangements as arrangements_of
-from ikebana.processor.planning.plan import Plan
+from ikebana.processor.planning.plan import (
+    TOTAL_KEY,
+    Concat,
+    Linear,
+    Loop,
+    Operator,
+    Plan,
+    Reduce,
+    StateMachine,
+    Upsert,
+    WindowFunctions,
+)
 from ikebana.processor.planning.planner import Branch
 
 _NAME = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*)"')
@@ -38,6 +63,66 @@ _NAME = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*)"')
 _FEW = 0.5
 # Longer texts are cut in tables.
 _LONG = 60
+
+PARTITION = 100
+"""The assumed number of rows of a partition."""
+# A row that moves from one place to another passes a third of the others on average.
+_MOVED = PARTITION / 3
+_BEHIND = PARTITION / 2
+# Each row has the value of one other, so a row is that of one on average, here at two places.
+_OF_ONE = 2.0
+# The assumed number of rows of a match.
+_MATCH = 5.0
+
+
+def written(operator: Operator) -> list[str]:
+    """Write an operator in the form of the file, line by line."""
+    return _WRITTEN[type(operator)](operator)
+
+
+def state_of(operator: Operator) -> str:
+    """Describe the state that an upsert, a state machine or a reduction keeps of each key."""
+    return _TEXTS[type(operator)](operator)
+
+
+def _machine(operator: StateMachine) -> list[str]:
+    lines = [f"state_machine: {operator.input}", f"step: {name_of(operator.step)}"]
+    if operator.view is not None:
+        lines.append(f"view: {name_of(operator.view)}")
+    return [*lines, f"version: {operator.version}"]
+
+
+def _reduce(operator: Reduce) -> list[str]:
+    by = [] if operator.by is None else [f"by: {one_line(operator.by)}"]
+    by += ["total: true"] * operator.total
+    named = [f"{name}: {one_line(text)}" for name, text in operator.aggregates]
+    if operator.function is not None:
+        named = [f"function: {printable(name_of(operator.function))}"]
+    if operator.loop is not None:
+        named = _looped(operator.loop)
+    return [f"reduce: {operator.source}", *by, *named]
+
+
+def _looped(loop: Loop) -> list[str]:
+    kinds = Counter(_WITHIN[type(each)] for each in loop.body)
+    body = ", ".join(counted(count, kind) for kind, count in kinds.items())
+    return [
+        f"recursive: {counted(len(loop.variables), 'collection')} over "
+        f"{counted(len(loop.sources), 'source')}, in at most {loop.rounds:,} rounds",
+        f"  in each round: {body}",
+    ]
+
+
+_WITHIN = {Linear: "step", Concat: "sum", Reduce: "group", DeltaJoin: "join"}
+
+
+def _reduced(operator: Reduce) -> str:
+    if operator.loop is not None:
+        where = "all in one shard" if operator.key == TOTAL_KEY else "by key"
+        return f"the rows of the recursion by the rounds in which they change, {where}"
+    if operator.function is not None:
+        return "all rows of each key, and what its function gives of them"
+    return "the results of each key, and what they need"
 
 
 class Part(NamedTuple):
@@ -50,7 +135,7 @@ class Part(NamedTuple):
     origins: tuple[str, ...]
 
 
-def written(join: Join) -> list[str]:
+def _join_written(join: Join) -> list[str]:
     """Write a join in the form of the pipeline file, without default values."""
     as_of = isinstance(join, AsOfJoin)
     inputs = ", ".join(f"{each.alias}: {each.relation}" for each in join.inputs)
@@ -137,11 +222,6 @@ def part_of(each: Shared) -> str:
     return _shortened(
         f"arrangement {title_of(each.arrangement)}{' where ' if where else ''}{where}"
     )
-
-
-def remembers(join: Join) -> bool:
-    """Return whether a join stores the rows that it has emitted."""
-    return join.locks
 
 
 def join_id(name: str) -> str:
@@ -301,7 +381,7 @@ def _join_lines(plan: Plan, planned: Planned) -> Iterator[str]:
     if isinstance(join, AsOfJoin):
         if join.outer:
             yield "a change that meets nothing shows with null"
-        if remembers(join):
+        if join.locks:
             yield "remembers what was emitted: 1 arrangement, in the shards"
             if join.locked_by:
                 columns = ", ".join(f"{join.left.alias}.{column}" for column in join.locked_by)
@@ -340,3 +420,155 @@ def depth(plan: Plan, join: Join) -> int:
         for path in graph_of(plan).ways(source)
     }
     return depths[join.name] - max(depths[root] for root in roots)
+
+
+def _windows_written(operator: WindowFunctions) -> list[str]:
+    """Write an operator in the form of SQL, line by line."""
+    by = [] if operator.by == TOTAL_KEY else [f"PARTITION BY {one_line(operator.by)}"]
+    order = [] if operator.order is None else [f"ORDER BY {one_line(operator.order)}"]
+    order = [f"{each} DESC" * operator.is_descending or each for each in order]
+    most = [f"only up to {operator.most}"] * bool(operator.most)
+    functions = [f"w{at}: {_call(each)}" for at, each in enumerate(operator.functions)]
+    return [f"window functions of {printable(operator.source)}", *by, *order, *functions, *most]
+
+
+def _windows_state(operator: WindowFunctions) -> str:
+    """Describe the state, and which other rows are updated when one row changes."""
+    groups: dict[str, list[str]] = {}
+    for function in operator.functions:
+        words, _ = _touched(function)
+        groups.setdefault(words, []).append(function.kind)
+    said = "; ".join(
+        f"{words} ({listed(dict.fromkeys(kinds))})" for words, kinds in groups.items()
+    )
+    up_to = f", of the first {operator.most} alone" if operator.most else ""
+    return f"the rows of each partition in order; a change touches {said}{up_to}"
+
+
+def rows_shown(operator: WindowFunctions) -> float:
+    """The approximate share of rows that show, with `PARTITION` rows."""
+    return min(1.0, operator.most / PARTITION) if operator.most else 1.0
+
+
+def rows_touched(operator: WindowFunctions) -> float:
+    """The approximate number of other rows that a change updates, with `PARTITION` rows."""
+    most = max((rows for _, rows in map(_touched, operator.functions)), default=0.0)
+    # Few changes are among the first rows.  They touch the half of these rows that is behind them,
+    # and one that comes to be among them, or no longer is; all that at two places.
+    return min(most, (operator.most + 2) * rows_shown(operator)) if operator.most else most
+
+
+def _touched(function: WindowFunction) -> tuple[str, float]:
+    frame, kind = function.frame, function.kind
+    if function.is_of_row and (function.is_of_frame or kind in OFFSETS):
+        return _of_row(function)
+    if kind in SIZED:
+        is_tile = kind == "ntile" and not function.number_by
+        borders = function.number - 1 if is_tile else PARTITION
+        return "all rows if their number changes", min(_MOVED, borders / 3)
+    if kind in RANKS:
+        return "the rows between its old place and its new one, or up to the end", _MOVED
+    if kind in OFFSETS:
+        # At the old place and at the new one.
+        return f"{function.number} beside it", 2.0 * function.number
+    if kind == PATTERN:
+        return "the rows of the matches around it", 2 * _MATCH
+    is_of_one = function.aggregate is None or kind in ("min", "max")
+    if frame.is_whole:
+        return "all rows if the value changes", _OF_ONE if is_of_one else PARTITION
+    if frame.is_prefix or frame.is_suffix:
+        return _of_open_end(function)
+    return (_IN_FRAMES, _OF_ONE) if is_of_one else (_IN_FRAMES, _of_frames(frame))
+
+
+_IN_FRAMES = "the rows whose frames have it"
+
+
+def _of_frames(frame: Frame) -> float:
+    """How many frames that reach to no end of the partition have a row."""
+    if frame.unit == "range":
+        return _BEHIND / 5
+    rows = _distance(frame.start, is_start=True) + _distance(frame.end, is_start=False)
+    return 2.0 * max(rows, 0)
+
+
+def _of_row(function: WindowFunction) -> tuple[str, float]:
+    """Which rows change, and how many, if rows with one frame have values of their own."""
+    frame = function.frame
+    is_open = frame.is_prefix or frame.is_suffix
+    if not function.is_of_frame or frame.is_whole or frame.is_of_row:
+        words = "all rows"
+    elif is_open:
+        words = f"the rows {'behind' if frame.is_prefix else 'before'} it"
+    else:
+        words = _IN_FRAMES
+    if function.aggregate is not None:
+        return words, _BEHIND / 5
+    if function.kind not in RANKS:
+        return words, _OF_ONE
+    # Half of the others are behind a row in the order of the call.
+    return words, _MOVED if is_open else _of_frames(frame) / 2
+
+
+def _of_open_end(function: WindowFunction) -> tuple[str, float]:
+    """Which rows change, and how many, for frames that reach to one end of the partition."""
+    frame = function.frame
+    if function.aggregate is None:
+        near = frame.end if function.kind == "last_value" else frame.start
+        return "those whose value it is", 0.0 if near.side == "current" else _OF_ONE
+    side = "behind" if frame.is_prefix else "before"
+    if function.kind in ("min", "max"):
+        return f"the rows {side} it up to one with the same value", _OF_ONE
+    return f"the rows {side} it", _BEHIND
+
+
+def _distance(bound: FrameBound, *, is_start: bool) -> int:
+    away = bound.offset if bound.side == "following" else -bound.offset
+    return -away if is_start else away
+
+
+def _call(function: WindowFunction) -> str:
+    number = str(function.number) if function.kind in (*OFFSETS, "nth_value", "ntile") else ""
+    number = one_line(function.number_by) or number
+    arguments = [one_line(function.argument), number, one_line(function.default)]
+    arguments.append(one_line(function.pattern))
+    way = " DESC" * function.is_descending
+    order = f" ORDER BY {one_line(function.within)}{way}" if function.within else ""
+    nulls = " IGNORE NULLS" * function.ignores_nulls
+    call = f"{function.kind}({', '.join(filter(None, arguments))}{order}{nulls})"
+    return " ".join([call, *_frame(function.frame)])
+
+
+def _frame(frame: Frame) -> Iterator[str]:
+    if frame == Frame():
+        return
+    bounds = [_bound(frame.start, "PRECEDING"), _bound(frame.end, "FOLLOWING")]
+    yield f"{frame.unit.upper()} BETWEEN {' AND '.join(bounds)}"
+    if frame.exclude:
+        yield f"EXCLUDE {'CURRENT ROW' if frame.exclude == 'row' else frame.exclude.upper()}"
+
+
+def _bound(bound: FrameBound, to: str) -> str:
+    if bound.side == "all":
+        return f"UNBOUNDED {to}"
+    if bound.side == "current":
+        return "CURRENT ROW"
+    return f"{one_line(bound.at) if bound.at else bound.offset} {bound.side.upper()}"
+
+
+_WRITTEN: Mapping[type, Callable[[Any], list[str]]] = {
+    Upsert: lambda operator: [f"upsert: {operator.input}"],
+    Linear: lambda operator: [f"linear: {operator.source}", *steps_lines(operator.steps)],
+    Concat: lambda operator: [f"concat: {', '.join(operator.sources)}"],
+    StateMachine: _machine,
+    Reduce: _reduce,
+    WindowFunctions: _windows_written,
+    DeltaJoin: _join_written,
+    AsOfJoin: _join_written,
+}
+_TEXTS: Mapping[type, Callable[[Any], str]] = {
+    Upsert: lambda _: "the current value of each key",
+    StateMachine: lambda _: "the states of each key's machine",
+    Reduce: _reduced,
+    WindowFunctions: _windows_state,
+}

@@ -26,7 +26,8 @@ from ikebana import __version__
 from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.base.listening import Listening, Problem
 from ikebana.processor.base.texts import EPOCH_MS
-from ikebana.processor.watching import site
+from ikebana.processor.watching import front
+from ikebana.processor.watching.console import EVERY_MS, PlanView, no_plan
 from ikebana.processor.watching.front import Front, probing
 from ikebana.processor.watching.guard import (
     PROBES,
@@ -37,11 +38,9 @@ from ikebana.processor.watching.guard import (
     grant_of,
     problem,
 )
-from ikebana.processor.watching.history import EVERY_MS
 from ikebana.processor.watching.monitor import scraped
-from ikebana.processor.watching.plan_view import PlanView, no_plan
-from ikebana.serving.http import parameters, wire
-from ikebana.serving.http.operations import (
+from ikebana.serving import parameters, sql, wire
+from ikebana.serving.operations import (
     OPERATIONS,
     Bell,
     Callers,
@@ -51,11 +50,10 @@ from ikebana.serving.http.operations import (
     refusal,
     respond,
 )
-from ikebana.serving.http.parameters import Operation
+from ikebana.serving.parameters import Operation
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.reads import TooLargeError
 from ikebana.serving.service import CopyError, Service, copies_read
-from ikebana.serving.sql import query
 
 # Name, whether it is a counter, description; all with the label `collection`.
 METRICS = (
@@ -173,7 +171,7 @@ def application(callers: Callers, probes: ProbesOf, limits: AccessLimits) -> ASG
         Route("/v1/subscribe", _subscribing(callers, limits)),
         Route("/openapi.json", _document()),
         *_probing(callers, probes),
-        *site.routes(),
+        *front.page_routes(),
     ]
     return _guarded(routes, limits)
 
@@ -403,7 +401,7 @@ def serve(
     ready_within: float,
     say: Callable[[str], None],
     plan: Callable[[], PlanView] = no_plan,
-    queries: query.Limits = query.Limits(),  # noqa: B008 - immutable
+    queries: sql.Limits = sql.Limits(),  # noqa: B008 - immutable
 ) -> None:
     """Follow and answer until SIGTERM or SIGINT; a second one ends the process at once.
 
@@ -440,7 +438,7 @@ class HttpServer:
         limits: AccessLimits,
         ready_within: float,
         plan: Callable[[], PlanView] = no_plan,
-        queries: query.Limits = query.Limits(),  # noqa: B008 - immutable
+        queries: sql.Limits = sql.Limits(),  # noqa: B008 - immutable
     ) -> None:
         self._service = service
         self._limits = limits

@@ -16,7 +16,9 @@ from ikebana.errors import ConfigError
 from ikebana.processor.base import texts
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.serving import reads
-from ikebana.serving.http.wire import (
+from ikebana.serving.reads import MOST_ROWS, CollectionInfo
+from ikebana.serving.view import Bounds, Row
+from ikebana.serving.wire import (
     Change,
     Encoding,
     KeyValues,
@@ -29,8 +31,6 @@ from ikebana.serving.http.wire import (
     key_values,
     unbased,
 )
-from ikebana.serving.reads import MOST_ROWS, CollectionInfo
-from ikebana.serving.view import Bounds, Row
 
 MOST_KEYS = 10_000
 

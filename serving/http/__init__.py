@@ -1,1 +1,0 @@
-"""Served collections over HTTP."""

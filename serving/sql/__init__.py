@@ -1,1 +1,0 @@
-"""SQL over served collections, as of one time."""
