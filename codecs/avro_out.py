@@ -1,39 +1,293 @@
-"""Write messages of outputs in Avro: upserts, and Debezium's envelopes.
+"""Messages of outputs in Avro, upserts and Debezium's envelopes: written, and read back.
 
 `upsert_out` or `debezium_out` makes the messages in JSON, which are then encoded by the schemas of
-an `OutputShape`; these follow from the types of the output's columns.
+an `OutputShape`; these follow from the types of the output's columns:
+
+| SQL | Avro |
+|---|---|
+| BOOLEAN | boolean |
+| TINYINT, SMALLINT, INTEGER, UTINYINT, USMALLINT | int |
+| BIGINT, UINTEGER | long |
+| UBIGINT | decimal(20, 0) |
+| HUGEINT, UHUGEINT | decimal(38, 0) |
+| DECIMAL(p, s) | decimal(p, s) |
+| FLOAT, DOUBLE | float, double |
+| BLOB | bytes |
+| DATE | int, date |
+| TIME | long, time-micros |
+| TIMESTAMP, TIMESTAMP_S, TIMESTAMP_MS; TIMESTAMP WITH TIME ZONE | long, timestamp-micros |
+| TIMESTAMP_NS | long, timestamp-nanos |
+| UUID | string, uuid |
+| STRUCT | record |
+| list, array | array |
+| MAP | map |
+| VARCHAR, ENUM, INTERVAL, TIME WITH TIME ZONE, JSON | string |
+
+Where Avro's types leave the meaning open to Kafka Connect, `connect.name` has the name that
+Debezium's converters use and its sinks know: there is none for an instant with a zone.  Parts of
+lists, maps and structs may be null.
 
 Each field of a row may be null and has null as its default.  So when a column is added, readers
 with the older or the newer schema read messages of both.  The fields of a key are never null,
 because the key columns of tables are not.
+
+Messages are read back by the schemas that they were written with, as the messages in JSON that
+they were encoded from.  A column that a row lacked is null afterwards.
+
+Avro's types: https://avro.apache.org/docs/1.12.0/specification/
 """
 
 import functools
 import io
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
 
 import fastavro
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro_back import InJson
-from ikebana.codecs.avro_types import (
-    Datum,
-    datum_of,
-    field,
-    nullable,
-    record,
-    schema_of,
-)
+from ikebana.codecs.avro import AvroDecoder
+from ikebana.codecs.avro_schema import Framing, Part, Schemas, applied, each, locate, picked
+from ikebana.codecs.encodings import Convert, days_of, from_base64, instant_of, time_of_day
+from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.shape import MisfitError, OutputShape, Writers, has_names
-from ikebana.codecs.sql_type import JSON, SqlType, Struct
+from ikebana.codecs.sql_type import (
+    JSON,
+    Array,
+    Enum,
+    List,
+    Map,
+    SqlType,
+    Struct,
+)
+from ikebana.codecs.sql_type import Decimal as DecimalType
+
+Datum = Callable[[Any], Any]
+_JSON = "io.debezium.data.Json"
+_FRAMING: Framing = "confluent"
 
 KIND = "AVRO"
 """The name of the format in registries."""
 carries = has_names
-back = InJson
 name_problem = "has a name that Avro has not (letters, digits and _)"
+_decode = canonical.decoder(Any)
+_NO_FIT = (ArithmeticError, DecodeError, TypeError, ValueError)
+
+
+def schema_of(kind: SqlType, name: str) -> Any:
+    """The Avro schema of a type; `name` is the name of the record, if it becomes one.
+
+    >>> from ikebana.codecs.sql_type import parsed
+    >>> schema_of(parsed("DECIMAL(9,2)"), "price")
+    {'type': 'bytes', 'logicalType': 'decimal', 'precision': 9, 'scale': 2}
+    """
+    match kind:
+        case DecimalType(width, scale):
+            return _decimal(width, scale)
+        case List(of) | Array(of):
+            return {"type": "array", "items": nullable(schema_of(of, name))}
+        case Map(_, of):
+            return {"type": "map", "values": nullable(schema_of(of, name))}
+        case Struct(fields):
+            return record(name, [field(each, of, f"{name}_{each}") for each, of in fields])
+    return _SCALARS.get(str(kind), ("string", None))[0]
+
+
+def record(name: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
+    """The schema of a record."""
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def field(name: str, kind: SqlType, record_name: str) -> dict[str, Any]:
+    """A field that may be null; its default is null."""
+    return {"name": name, "type": nullable(schema_of(kind, record_name)), "default": None}
+
+
+def nullable(schema: Any) -> list[Any]:
+    """The schema of a value that may be null."""
+    return ["null", schema]
+
+
+def datum_of(kind: SqlType, path: str) -> Datum:
+    """Make a function from values in JSON, with canonical numbers, to Avro's data.
+
+    The function raises: MisfitError, for a value that does not fit the type.
+    """
+    match kind:
+        case List(of) | Array(of):
+            return _list(datum_of(of, path), path, kind)
+        case Map(_, of):
+            return _map(datum_of(of, path), path, kind)
+        case Struct(fields):
+            parts = [(name, datum_of(of, f"{path}.{name}")) for name, of in fields]
+            return _struct(parts, path, kind)
+        case DecimalType(width, scale):
+            convert = _unscaled(width, scale)
+        case Enum():
+            convert = _text
+        case _:
+            convert = _SCALARS.get(str(kind), ("", _text))[1] or _text
+
+    def datum(value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return convert(value)
+        except _NO_FIT:
+            raise MisfitError(path, kind) from None
+
+    return datum
+
+
+def _list(each: Datum, path: str, kind: SqlType) -> Datum:
+    def datum(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise MisfitError(path, kind)
+        return [each(part) for part in value]
+
+    return datum
+
+
+def _map(each: Datum, path: str, kind: SqlType) -> Datum:
+    def datum(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise MisfitError(path, kind)
+        return {name: each(part) for name, part in value.items()}
+
+    return datum
+
+
+def _struct(parts: list[tuple[str, Datum]], path: str, kind: SqlType | str) -> Datum:
+    def datum(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise MisfitError(path, kind)
+        return {name: each(value.get(name)) for name, each in parts}
+
+    return datum
+
+
+def _text(value: Any) -> str:
+    """A text, or the JSON of anything else, as SQL reads it as VARCHAR."""
+    return value if value.__class__ is str else canonical.write(value).decode()
+
+
+def _json(value: Any) -> str:
+    return canonical.write(value).decode()
+
+
+_BOOLEANS = {True: True, False: False, "true": True, "false": False, "t": True, "f": False}
+_BOOLEANS |= {"1": True, "0": False}
+
+
+def _boolean(value: Any) -> bool:
+    # 1 and 0 are keys of this mapping, too, since they equal True and False.
+    if value.__class__ in (bool, int, str) and value in _BOOLEANS:
+        return _BOOLEANS[value]
+    raise ValueError
+
+
+def _whole(least: int, most: int) -> Datum:
+    def convert(value: Any) -> int:
+        number = int(value) if value.__class__ is str else value
+        if number.__class__ is not int or not least <= number <= most:
+            raise ValueError
+        return number
+
+    return convert
+
+
+def _number(value: Any) -> float:
+    if value.__class__ is bool:
+        raise ValueError
+    return float(value)
+
+
+def _single(value: Any) -> float:
+    number = _number(value)
+    if abs(number) > _LARGEST_SINGLE and abs(number) != float("inf"):
+        raise ValueError
+    return number
+
+
+_LARGEST_SINGLE = 3.4028235677973366e38
+
+
+def _unscaled(width: int, scale: int) -> Datum:
+    """The bytes of a decimal's digits, `scale` of them behind the point."""
+    most = 10**width
+
+    def convert(value: Any) -> bytes:
+        if value.__class__ is bool:
+            raise ValueError
+        exact = Decimal(value) if value.__class__ in (int, str) else Decimal(str(value))
+        sign, digits, exponent = exact.as_tuple()
+        if not isinstance(exponent, int):
+            raise ValueError
+        number: int = int("".join(map(str, digits)))
+        shift = exponent + scale
+        if shift > width:
+            if number:
+                raise ValueError
+            shift = 0
+        if shift >= 0:
+            number *= int(10**shift)
+        else:
+            number, rest = divmod(number, int(10 ** min(-shift, len(digits) + 1)))
+            if rest:
+                raise ValueError
+        if number >= most:
+            raise ValueError
+        number = -number if sign else number
+        return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
+
+    return convert
+
+
+def _decimal(width: int, scale: int) -> dict[str, Any]:
+    return {"type": "bytes", "logicalType": "decimal", "precision": width, "scale": scale}
+
+
+def _logical(kind: str, logical: str, meaning: str | None = None) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": kind, "logicalType": logical}
+    if meaning is not None:
+        schema |= {"connect.version": 1, "connect.name": f"io.debezium.{meaning}"}
+    return schema
+
+
+_MICROS = _logical("long", "timestamp-micros", "time.MicroTimestamp"), instant_of(6)
+_INT, _LONG = ("int", _whole(-(2**31), 2**31 - 1)), ("long", _whole(-(2**63), 2**63 - 1))
+# The schema of a type, and the function that makes its data.
+_SCALARS: dict[str, tuple[Any, Datum | None]] = {
+    "BOOLEAN": ("boolean", _boolean),
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT"), _INT),
+    **dict.fromkeys(("BIGINT", "UINTEGER"), _LONG),
+    "UBIGINT": (_decimal(20, 0), _unscaled(20, 0)),
+    **dict.fromkeys(("HUGEINT", "UHUGEINT"), (_decimal(38, 0), _unscaled(38, 0))),
+    "FLOAT": ("float", _single),
+    "DOUBLE": ("double", _number),
+    "BLOB": ("bytes", from_base64),
+    "DATE": (_logical("int", "date"), days_of),
+    "TIME": (_logical("long", "time-micros", "time.MicroTime"), time_of_day),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS"), _MICROS),
+    "TIMESTAMP WITH TIME ZONE": (_logical("long", "timestamp-micros"), instant_of(6)),
+    "TIMESTAMP_NS": (
+        _logical("long", "timestamp-nanos", "time.NanoTimestamp"),
+        instant_of(9),
+    ),
+    "UUID": (_logical("string", "uuid", "data.Uuid"), None),
+    "JSON": (
+        {"type": "string", "connect.version": 1, "connect.name": _JSON},
+        _json,
+    ),
+}
 
 
 def schemas(shape: OutputShape) -> tuple[str, str]:
@@ -91,7 +345,8 @@ _SOURCE = (
 def writers(shape: OutputShape) -> Writers:
     """The writers of keys and values of a shape."""
     write_key, write_value = _writer(key_schema(shape)), _writer(value_schema(shape))
-    key_datum, row = _key_datum(shape.key_type), _row_datum(shape.columns)
+    key_datum = _key_datum(shape.key_type)
+    row = _struct([(name, datum_of(of, name)) for name, of in shape.columns], "value", "STRUCT")
 
     def key_of(message: bytes) -> bytes:
         return write_key(key_datum(_decode(message)))
@@ -132,22 +387,6 @@ def _there(datum: Any, name: str, kind: SqlType) -> Any:
     return datum
 
 
-def _row_datum(columns: Sequence[tuple[str, SqlType]]) -> Datum:
-    parts = [(name, datum_of(of, name)) for name, of in columns]
-
-    def datum(value: Any) -> Any:
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            raise MisfitError("value", "STRUCT")
-        return {name: each(value.get(name)) for name, each in parts}
-
-    return datum
-
-
-_decode = canonical.decoder(Any)
-
-
 def _writer(schema: Any) -> Callable[[Any], bytes]:
     parsed = fastavro.parse_schema(schema)
 
@@ -161,3 +400,86 @@ def _writer(schema: Any) -> Callable[[Any], bytes]:
 
 def _as_text(schema: Any) -> str:
     return msgspec.json.encode(schema).decode()
+
+
+class InJson:
+    """Keys or values of an output's topic as canonical JSON."""
+
+    def __init__(self, schemas: Schemas, part: Part) -> None:
+        self._schemas, self._part = schemas, part
+        self._decoder = AvroDecoder(schemas, framing=_FRAMING, part=part)
+        self._converts: dict[int | str, Convert | None] = {}
+
+    def of(self, message: bytes | None) -> bytes | None:
+        """The JSON of a message; None for None.
+
+        Raises:
+            DecodeError: the message cannot be decoded.
+        """
+        if message is None:
+            return None
+        data = self._decoder.decode(message)
+        schema, _ = locate(_FRAMING, self._part, message)
+        if schema not in self._converts:
+            self._converts[schema] = _with_json(self._schemas.parsed(schema), {})
+        convert = self._converts[schema]
+        return canonical.write(applied(convert, data))
+
+
+def _with_json(schema: Any, by_name: dict[str, Convert | None]) -> Convert | None:
+    """A conversion of texts that have JSON to that JSON, at any depth; None if there are none."""
+    if isinstance(schema, str):
+        return by_name.get(schema)
+    if isinstance(schema, list):
+        # A union for a column, which may be null.
+        parts = [_with_json(branch, by_name) for branch in schema if branch != "null"]
+        return parts[0] if len(parts) == 1 else None
+    if schema.get("connect.name") == _JSON:
+        return _decode
+    match schema["type"]:
+        case "array":
+            return each(_with_json(schema["items"], by_name), list)
+        case "map":
+            return each(_with_json(schema["values"], by_name), dict)
+        case "record":
+            converts = {f["name"]: _with_json(f["type"], by_name) for f in schema["fields"]}
+            fields = [(name, convert) for name, convert in converts.items() if convert]
+            by_name[schema["name"]] = picked(None, fields)
+            return by_name[schema["name"]]
+    return None
+
+
+back = InJson
+
+
+class InsertedRows:
+    """The rows of each key, to find rows that are retracted with other columns.
+
+    When the columns of an output change, its earlier rows are retracted by messages with the new
+    columns.
+
+    >>> rows = InsertedRows()
+    >>> rows.change(b"1", b'{"a":1,"b":2}', 1), rows.change(b"1", b'{"a":1,"c":null}', -1)
+    ((b'{"a":1,"b":2}', 1), (b'{"a":1,"b":2}', -1))
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[bytes | None, Counter[bytes]] = {}
+
+    def change(self, key: bytes | None, row: bytes, count: int) -> tuple[bytes, int]:
+        """Insert or retract a row; return the row as it was inserted."""
+        rows = self._rows.setdefault(key, Counter())
+        if count < 0 and row not in rows:
+            image = _decode(row)
+            row = next((each for each in sorted(rows) if _agree(_decode(each), image)), row)
+        rows[row] += count
+        if not rows[row]:
+            del rows[row]
+        if not rows:
+            del self._rows[key]
+        return row, count
+
+
+def _agree(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two rows are equal in the columns of both; others are null where `row` has none."""
+    return all(row.get(name) == value for name, value in other.items())

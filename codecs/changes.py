@@ -32,11 +32,9 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro import AvroDecoder
-from ikebana.codecs.avro_compiler import Fields
-from ikebana.codecs.avro_program import Take
+from ikebana.codecs.avro import AvroDecoder, framing_of
+from ikebana.codecs.avro_compiler import Fields, Take
 from ikebana.codecs.avro_schema import Schemas
-from ikebana.codecs.avro_upserts import framing_of
 from ikebana.codecs.canonical import require_readable
 from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.debezium_rows import FAULTS, KeyDecoder, keys_in_json
@@ -237,7 +235,7 @@ def in_json(needs: Needs) -> ChangesCodec:
 def in_avro(schemas: Schemas, needs: Needs) -> ChangesCodec:
     """The codec of messages in Avro, keys too.
 
-    Raises: ConfigError, also for options of Avro: see `avro_upserts`.
+    Raises: ConfigError, also for options of Avro: see `avro`.
     """
     framing = framing_of(needs)
     take = Take((), needs.key, whole=True) if needs.key else Take()

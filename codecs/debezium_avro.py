@@ -20,11 +20,9 @@ import msgspec
 from msgspec import UNSET
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro import AvroDecoder
-from ikebana.codecs.avro_compiler import ALL, Fields
-from ikebana.codecs.avro_program import Take
+from ikebana.codecs.avro import AvroDecoder, framing_of
+from ikebana.codecs.avro_compiler import ALL, Fields, Take
 from ikebana.codecs.avro_schema import Schemas
-from ikebana.codecs.avro_upserts import framing_of
 from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.column_encodings import encodings
 from ikebana.codecs.debezium import unavailable_of
@@ -247,8 +245,8 @@ def _takes_of(needs: Needs) -> list[Take | None]:
 class CompiledAvro:
     """Decodes the usual events by programs, from a message to canonical images at once.
 
-    It takes creates, updates, deletes and rows of snapshots of the schemas that `avro_program`
-    covers, if no value is unavailable, and returns None for all others.  `DebeziumAvro` decodes
+    It takes creates, updates, deletes and rows of snapshots of the schemas that have a
+    program, if no value is unavailable, and returns None for all others.  `DebeziumAvro` decodes
     these, and reports faults; both return the same changes.
 
     `values` decodes messages with the takes of `_takes_of`; `key_of` decodes the Kafka key if the

@@ -10,7 +10,7 @@ beside this one, its name in `Format` or `OutputFormat`, and a row in the table.
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, Protocol, cast, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from ikebana.codecs.change import Change, Codec, Headers, Ignored, Needs, RowCodec
 from ikebana.codecs.column_encodings import Usual
@@ -18,9 +18,8 @@ from ikebana.codecs.errors import DecodeError
 
 if TYPE_CHECKING:
     from ikebana.codecs import cdcv2
-    from ikebana.codecs.avro_schema import Schemas
+    from ikebana.codecs.avro_schema import Part, Schemas
     from ikebana.codecs.debezium_out import EnvelopeOrigin
-    from ikebana.codecs.framing import Part
     from ikebana.codecs.protobuf_files import Descriptions
     from ikebana.codecs.shape import OutputShape, Writers
     from ikebana.codecs.sql_type import SqlType
@@ -284,7 +283,7 @@ def _framed(make: MakeCodec) -> MakeCodec:
 
 
 def _avro(needs: Needs, key_format: KeyFormat, schemas: "Schemas | None") -> Codec:
-    from ikebana.codecs.avro_upserts import AvroUpserts
+    from ikebana.codecs.avro import AvroUpserts
 
     assert schemas is not None
     assert key_format != "protobuf"
@@ -500,8 +499,6 @@ def fact_codec(name: str) -> FactCodec:
 #
 # Source: confluent_kafka.schema_registry.json_schema; Apicurio's ids have eight bytes.
 
-Framing = Literal["confluent", "apicurio"]
-FRAMINGS: tuple[str, ...] = get_args(Framing)
 _LENGTHS = {"confluent": 5, "apicurio": 9}
 
 

@@ -31,10 +31,9 @@ from typing import Any
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro_schema import Schemas
-from ikebana.codecs.avro_types import datum_of
+from ikebana.codecs.avro_out import datum_of
+from ikebana.codecs.avro_schema import Part, Schemas
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.framing import Part
 from ikebana.codecs.shape import MisfitError, OutputShape, Writers
 from ikebana.codecs.sql_type import JSON, Array, List, Map, Scalar, SqlType, Struct
 from ikebana.codecs.sql_type import Decimal as DecimalType

@@ -21,13 +21,11 @@ from decimal import Decimal
 from typing import Any
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro_schema import SchemaUnknown
-from ikebana.codecs.avro_values import CONVERTS
+from ikebana.codecs.avro_schema import CONVERTS, Part, SchemaUnknown, locate
 from ikebana.codecs.change import Change, Headers, Needs
 from ikebana.codecs.encodings import decimals, duration, time_of, timestamp_of
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.framing import Part, locate
-from ikebana.codecs.keyed_upserts import KeyedUpserts
+from ikebana.codecs.plain import KeyedUpserts
 from ikebana.codecs.protobuf_files import (
     Descriptions,
     indexes_of,

@@ -31,9 +31,8 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro_schema import Schemas
-from ikebana.codecs.avro_types import datum_of
-from ikebana.codecs.framing import Part
+from ikebana.codecs.avro_out import datum_of
+from ikebana.codecs.avro_schema import Part, Schemas
 from ikebana.codecs.protobuf import ProtobufDecoder
 from ikebana.codecs.protobuf_files import (
     DATE,

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-# The steps of a program, as `codecs.avro_program` makes them.
+# The steps of a program, as `codecs.avro_compiler` makes them.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject

@@ -2,7 +2,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 class _Step(Protocol):
-    """See `codecs.avro_program.Step`."""
+    """See `codecs.avro_compiler.ProgramStep`."""
 
     @property
     def kind(self) -> str: ...

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Canonical bytes of Avro messages, without Python data in between: see `codecs.avro_program`.
+"""Canonical bytes of Avro messages, without Python data in between: see `codecs.avro_compiler`.
 
 A program has the steps of one schema, each a type at its place, the outermost record first.  It
 goes over a message once, writes each value that is wanted as `codecs.canonical` would, and passes
@@ -48,7 +48,7 @@ cdef enum:
 
 
 cdef class Program:
-    """Goes over messages of one schema; see `codecs.avro_program`, which makes it."""
+    """Goes over messages of one schema; see `codecs.avro_compiler`, which makes it."""
 
     cdef Cursor cursor
     cdef unsigned char* put

@@ -14,7 +14,7 @@ from itertools import repeat
 from confluent_kafka import Message
 
 from ikebana.codecs import diff
-from ikebana.codecs.avro_back import InsertedRows
+from ikebana.codecs.avro_out import InsertedRows
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import OUTPUT_FORMATS, SINGLE_VALUE_FORMATS

@@ -25,10 +25,9 @@ from click.testing import CliRunner
 import ikebana
 from cdc.registry import ApicurioRegistry
 from ikebana import Column, Input, Output, Plan, Upsert
-from ikebana.codecs.avro import AvroDecoder
+from ikebana.codecs.avro import AvroDecoder, AvroUpserts
 from ikebana.codecs.avro_out import key_schema, value_schema
 from ikebana.codecs.avro_schema import SchemaUnknown
-from ikebana.codecs.avro_upserts import AvroUpserts
 from ikebana.codecs.change import Change, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import OUTPUT_FORMATS

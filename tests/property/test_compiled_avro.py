@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs import avro, canonical
-from ikebana.codecs.avro import AvroDecoder
-from ikebana.codecs.avro_compiler import ALL, Fields
-from ikebana.codecs.avro_program import Take
-from ikebana.codecs.avro_upserts import AvroUpserts
+from ikebana.codecs.avro import AvroDecoder, AvroUpserts
+from ikebana.codecs.avro_compiler import ALL, Fields, Take
 from ikebana.codecs.change import Change, Codec, Ignored, Needs
 from ikebana.codecs.column_encodings import Encoding
 from ikebana.codecs.debezium_avro import DebeziumAvro

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ikebana import Column, Input, Linear, Output, Plan, Upsert
-from ikebana.codecs import avro_program
+from ikebana.codecs import avro_compiler
 from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.formats import Format, KeyFormat
 from ikebana.processor.engine.evaluate import Evaluation
@@ -173,7 +173,7 @@ def test_in_avro(flat: bool, program: bool, data: st.DataObject) -> None:  # noq
 
     with pytest.MonkeyPatch.context() as patch:
         if not program:
-            patch.setattr(avro_program, "Program", None)
+            patch.setattr(avro_compiler, "Program", None)
         require_same("avro" if flat else "debezium-avro", types, messages, known)
 
 

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro import AvroDecoder
+from ikebana.codecs.avro import AvroDecoder, AvroUpserts
 from ikebana.codecs.avro_compiler import ALL, Fields
 from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
-from ikebana.codecs.avro_upserts import AvroUpserts
 from ikebana.codecs.change import Change, Needs
 from ikebana.codecs.column_encodings import encoding
 from ikebana.codecs.errors import DecodeError

@@ -17,8 +17,7 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder
-from ikebana.codecs.avro_compiler import ALL, Fields
-from ikebana.codecs.avro_program import Take
+from ikebana.codecs.avro_compiler import ALL, Fields, Take
 from ikebana.codecs.change import Needs
 from ikebana.codecs.debezium import Debezium
 from ikebana.processor.base.fast_paths import absent

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from ikebana import Input, Linear, Output, Plan, Upsert
-from ikebana.codecs import avro_program, canonical, debezium, debezium_rows
+from ikebana.codecs import avro_compiler, canonical, debezium, debezium_rows
 from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format, KeyFormat
@@ -108,7 +108,7 @@ def _is_named(node: Node) -> bool:
 def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Decoders with their compiled loops, and without."""
     if request.param == "in Python":
-        monkeypatch.setattr(avro_program, "Program", None)
+        monkeypatch.setattr(avro_compiler, "Program", None)
         monkeypatch.setattr(debezium, "CompiledRows", None)
         monkeypatch.setattr(canonical, "CompiledRows", None)
         monkeypatch.setattr(debezium_rows, "Canonical", None)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ikebana.codecs.avro_schema import Framing, locate
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.framing import Framing, locate
 
 GUID = bytes(range(16))
 GUID_TEXT = "00010203-0405-0607-0809-0a0b0c0d0e0f"

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from ikebana.codecs import sql_type
-from ikebana.codecs.avro_values import semantics_of
+from ikebana.codecs.avro_schema import semantics_of
 from ikebana.codecs.column_encodings import WIDEST_DECIMAL, Schema, decimal_type, meaning_of_name
 from ikebana.codecs.encodings import from_base64
 from ikebana.codecs.errors import DecodeError

@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ikebana.codecs.avro import AvroDecoder
-from ikebana.codecs.avro_schema import Schemas, SchemaUnknown
+from ikebana.codecs.avro_schema import Framing, Schemas, SchemaUnknown, locate
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import FORMATS, Format, InputTraits, KeyFormat
-from ikebana.codecs.framing import Framing, locate
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.proposing.formats import (
     Evidence,
