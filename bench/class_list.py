@@ -23,7 +23,7 @@ import places
 
 from ikebana.processor.kafka.broker import running
 from ikebana.processor.spark import class_archive
-from ikebana.processor.spark.options import DEFAULTS, EXECUTORS_JAVA_OPTIONS
+from ikebana.processor.spark.session import DEFAULTS, EXECUTORS_JAVA_OPTIONS
 from support.pipeline_processes import create, produce, upserts
 from support.waiting import wait_until
 

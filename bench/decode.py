@@ -30,10 +30,10 @@ from rich.table import Table
 from ikebana import Output, Plan, Upsert
 from ikebana.processor.base.sharding import PartitionRange
 from ikebana.processor.planning import planner
-from ikebana.processor.topics.codec_of import codec_of
-from ikebana.processor.topics.decoding import Decoding
+from ikebana.processor.topics.input_codec import codec_of
 from ikebana.processor.topics.intake import Intake
 from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.slices import Decoding
 
 _CONSOLE = Console(width=110)
 _STAGES = ("parse", "changes", "upserts", "packed")

@@ -18,11 +18,11 @@ _FLOW = "processor/engine/dataflow.py"
 _RECLOCK = "processor/topics/reclock.py"
 _OFFSETS = "processor/base/offsets.py"
 _TRANSITION = "processor/base/transition.py"
-_AGAIN = "processor/topics/again.py"
+_AGAIN = "processor/topics/replays.py"
 _LOG = "processor/topics/input_times.py"
 _EDITS = "processor/planning/edits.py"
 _STEPS = "processor/topics/reclock.py"
-_OWN = "processor/topics/own_topics.py"
+_OWN = "processor/topics/replays.py"
 _BACKFILL = "processor/planning/backfill.py"
 
 # By what they are called: the test, the file, a text, and what is put in its place.
@@ -131,13 +131,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edit: read again, a record is late twice": (
         AGAIN,
-        "processor/topics/decoding.py",
+        "processor/topics/slices.py",
         "if self._ignored and not self._place.again:",
         "if self._ignored:",
     ),
     "edit: read again, an error without a key is told twice": (
         AGAIN,
-        "processor/topics/decoding.py",
+        "processor/topics/slices.py",
         "() if place.reported else decoded.errors",
         "decoded.errors",
     ),
@@ -204,7 +204,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: filled before all of a topic is taken back": (
         OWN,
         _STEPS,
-        " and not own_topics.left(of.read_back)",
+        " and not replays.left(of.read_back)",
         "",
     ),
     "edit: what waits of the output of before stays": (

@@ -58,7 +58,7 @@ from ikebana.processor.engine.dataflow import Beside, Emitted, advance
 from ikebana.processor.engine.testing.run import Run, Unfinished
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark.worker import settle
-from ikebana.processor.topics import again
+from ikebana.processor.topics import replays
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.slices import reading_of, slices
 
@@ -124,7 +124,7 @@ class Shards(Run):
 
     def _finish(self, batch: Unfinished) -> None:
         after = batch.after
-        intervals = again.intervals(self._running, batch.before, after)
+        intervals = replays.intervals(self._running, batch.before, after)
         rows = self._packed(batch)
         made = []
         for shard, own in enumerate(rows):

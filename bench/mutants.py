@@ -72,12 +72,12 @@ MUTANTS = (
         "for name in self._types if False)",
     ),
     Mutant(
-        "processor/topics/codec_of.py",
+        "processor/topics/input_codec.py",
         "declared=declared_by(source)",
         "declared=Declared()",
     ),
     Mutant(
-        "processor/topics/codec_of.py",
+        "processor/topics/input_codec.py",
         "{*(columns_of_rows(source, reading) or ()), *checked_columns(source)}",
         "{*(columns_of_rows(source, reading) or ())}",
     ),
@@ -92,7 +92,7 @@ MUTANTS = (
         "before = None if before is None else self._narrowed(before)",
         "pass",
     ),
-    Mutant("processor/topics/codec_of.py", '("op", str)', '("op", str, "c")'),
+    Mutant("processor/topics/input_codec.py", '("op", str)', '("op", str, "c")'),
 )
 
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, wraparound=False
-"""Records put into the columns of their shards: the loops of `topics.decoding`.
+"""Records put into the columns of their shards: the loops of `topics.slices`.
 
 Keys and values have to be bytes, or None where there is none.  What else there is ends a loop,
 and the function says how far it has come; its caller goes on in Python.

@@ -42,7 +42,7 @@ from ikebana.processor.linear.functions import look_in
 from ikebana.processor.linear.sql_functions import as_written
 from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Plan, Unread
-from ikebana.processor.topics.codec_of import needs_registry
+from ikebana.processor.topics.input_codec import needs_registry
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 # Pairs of a path in the file and its problem.

@@ -35,7 +35,7 @@ from ikebana.processor.planning.edits import edit_of as edit_between
 from ikebana.processor.planning.edits import problems as problems_of
 from ikebana.processor.planning.edits_resolved import as_written, generations, resolved
 from ikebana.processor.planning.plan import Input, Output, Plan
-from ikebana.processor.topics.again import why_not_placed
+from ikebana.processor.topics.replays import why_not_placed
 from ikebana.processor.topics.source_offset import SourceOffset
 
 

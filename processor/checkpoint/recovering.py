@@ -20,8 +20,8 @@ from ikebana.processor.planning import progress, starts
 from ikebana.processor.planning.edits import EditProblem
 from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.plan import Plan, StateMachine
-from ikebana.processor.topics import own_topics
-from ikebana.processor.topics.own_topics import Ends
+from ikebana.processor.topics import replays
+from ikebana.processor.topics.replays import Ends
 from ikebana.processor.topics.source_offset import SourceOffset
 
 _NEW = "Start with a new checkpoint, a new name of the pipeline, and new output topics"
@@ -135,7 +135,7 @@ def rebuild(plan: Plan, left: Left) -> SourceOffset:
         transition=Transition(
             at=begin,
             stage=Stage.REBUILD,
-            read_back=own_topics.begun(left.read_back),
+            read_back=replays.nothing_read(left.read_back),
             rebuilding=Rebuilding(
                 until={topic: dict(left.ends[topic]) for topic in plan.topics},
                 stands={output.name: left.stand(output.name) for output in plan.published},

@@ -19,7 +19,7 @@ from ikebana.processor.checkpoint.checkpoint import Checkpoint
 from ikebana.processor.checkpoint.evolution import recorded_if_known
 from ikebana.processor.cli import finding
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.topics.codec_of import needs_registry
+from ikebana.processor.topics.input_codec import needs_registry
 
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan

@@ -32,15 +32,14 @@ from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import ERRORS, SOURCE_CLOCKS, Input, Output, Plan
 from ikebana.processor.planning.planner import Physical
 from ikebana.processor.topics import input_times
-from ikebana.processor.topics.cdcv2_coverage import Coverage
-from ikebana.processor.topics.decoding import Decoding
 from ikebana.processor.topics.formatting import progress_messages
-from ikebana.processor.topics.input_times import Learned
+from ikebana.processor.topics.input_times import Coverage, Learned
 from ikebana.processor.topics.intake import UpdateIntake, intake_of
 from ikebana.processor.topics.literals import Record as Record
 from ikebana.processor.topics.literals import greatest_time, listed, messages, require_readable
 from ikebana.processor.topics.messages import Message
-from ikebana.processor.topics.source_dating import SourceDating
+from ikebana.processor.topics.slices import Decoding
+from ikebana.processor.topics.transactions import SourceDating
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas

@@ -24,7 +24,7 @@ from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.input_rows import scope_of_input
 from ikebana.processor.planning.plan import EventTime, Input, Plan
 from ikebana.processor.planning.planner import Branch, Physical, Reading
-from ikebana.processor.topics.codec_of import wanted_of
+from ikebana.processor.topics.input_codec import wanted_of
 
 _UPDATES = {
     True: "updates with their own times, as far as progress has closed them",

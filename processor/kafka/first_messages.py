@@ -19,7 +19,7 @@ from ikebana.processor.kafka import records
 from ikebana.processor.kafka.progress_topic import last_progress
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.topics.codec_of import needs_registry
+from ikebana.processor.topics.input_codec import needs_registry
 from ikebana.processor.topics.kinds_of_time import kind_of, mixed, of_input
 from ikebana.processor.topics.messages import Message
 

@@ -42,10 +42,10 @@ from ikebana.processor.kafka.reader import Range, RangeReader, progress_record
 from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.topics import again, input_times
+from ikebana.processor.topics import input_times, replays
 from ikebana.processor.topics.event_time import Silence, Where
-from ikebana.processor.topics.history import files_of
 from ikebana.processor.topics.input_times import InputTimes, Learned
+from ikebana.processor.topics.row_files import files_of
 from ikebana.processor.topics.source_offset import SourceOffset, started
 from ikebana.processor.topics.taking import ClosedProgress
 
@@ -96,9 +96,9 @@ def refuse_lost(observed: "Observed", plan: Plan, settings: Mapping[str, str]) -
     Raises: SourceError.
     """
     last = observed.logged.offset or observed.birth.start
-    first = again.first_offsets(observed.birth.begins, last)
+    first = replays.first_offsets(observed.birth.begins, last)
     # A backfill that is under way continues where it is.
-    begins = again.begun(again.begins(plan, first), last.positions)
+    begins = replays.with_begins(replays.begins(plan, first), last.positions)
     admin = client.admin(settings)
     names = [topic for name in plan.backfills for topic in plan.input(name).topics]
     described = topics.describe(admin, names)

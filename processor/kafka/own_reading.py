@@ -10,8 +10,8 @@ from ikebana.processor.base.transition import ReadBack
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.snapshots import Snapshots
-from ikebana.processor.topics import own_topics
-from ikebana.processor.topics.own_topics import Ends
+from ikebana.processor.topics import replays
+from ikebana.processor.topics.replays import Ends
 
 _INSTEAD = (
     "The edit needs all that the output has had, and nothing else has it. Show the new collection "
@@ -47,7 +47,7 @@ def look(settings: Mapping[str, str], names: Collection[str], errors: str = "") 
                 if name != errors:
                     raise
                 continue
-            offsets |= own_topics.to_read(name, begins, ends, snapshot)
+            offsets |= replays.to_read(name, begins, ends, snapshot)
     except SourceError as error:
         raise SourceError(
             f"what an output has had cannot be taken back: {error.message}", hint=_INSTEAD
@@ -59,7 +59,7 @@ def look(settings: Mapping[str, str], names: Collection[str], errors: str = "") 
 
 def begun(settings: Mapping[str, str], names: Collection[str], errors: str = "") -> ReadBack:
     """The positions in outputs' own topics that the first batch of an edit logs."""
-    return own_topics.begun(look(settings, names, errors))
+    return replays.nothing_read(look(settings, names, errors))
 
 
 def checks(settings: Mapping[str, str], names: Collection[str], errors: str = "") -> list[Check]:
@@ -78,6 +78,6 @@ def words(offsets: Ends) -> str:
     """Describe the offsets that are read of an output's topic."""
     if not offsets:
         return "left as it is, since its beginning is gone"
-    count = own_topics.left(own_topics.begun(offsets))
+    count = replays.left(replays.nothing_read(offsets))
     where = "its own topic" if len(offsets) == 1 else "a snapshot of its own topic"
     return f"read from {where}, {counted(count, 'offset')}"

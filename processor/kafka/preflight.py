@@ -44,8 +44,8 @@ from ikebana.processor.kafka.rights import (
 )
 from ikebana.processor.kafka.takeover import KafkaBrokers
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.topics.codec_of import needs_registry
-from ikebana.processor.topics.history import files_of
+from ikebana.processor.topics.input_codec import needs_registry
+from ikebana.processor.topics.row_files import files_of
 from ikebana.processor.topics.source_offset import SourceOffset
 
 P = ParamSpec("P")

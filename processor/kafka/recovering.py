@@ -41,9 +41,9 @@ from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.kafka.takeover import KafkaBrokers
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Output, Plan
-from ikebana.processor.topics import own_topics
+from ikebana.processor.topics import replays
 from ikebana.processor.topics.messages import Message
-from ikebana.processor.topics.own_topics import Ends
+from ikebana.processor.topics.replays import Ends
 
 
 def look(plan: Plan, settings: Settings) -> Left:
@@ -239,7 +239,7 @@ def _times(output: Output, at: Range, record: KafkaMessage) -> list[int]:
     """
     message = Message(record.offset(), record.key(), record.value(), record.headers())
     try:
-        updates = own_topics.updates_of(output, at.topic, at.partition, message)
+        updates = replays.updates_of(output, at.topic, at.partition, message)
     except DecodeError as error:
         raise SourceError(
             f"cannot read {at.topic}[{at.partition}]@{message.offset} as {output.format}: "

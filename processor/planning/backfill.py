@@ -8,7 +8,7 @@ separate positions and catches up with those of the old plan.  When they are equ
 takes over, and finds these operators as unchanged parts.
 
 Rows with event times count at the times at which they counted when they were first read, which
-`topics.again` finds; so their times must be computed as before.
+`topics.replays` finds; so their times must be computed as before.
 """
 
 # Decision (an input is read again beside itself): Both steps are ordinary edits, so a death is

@@ -22,7 +22,7 @@ Three kinds of work are pushed into decoding.  The results are the same without 
 All columns of a message and the declared columns decide whether an image is partial, never the
 decoded columns.  So outputs and errors do not change with partial images, or when a
 table gets another column.  All declared columns are checked against their types and
-encodings, whether anything reads them or not (`topics.column_types`); in other columns a value
+encodings, whether anything reads them or not (`topics.input_codec`); in other columns a value
 that contradicts a schema in its message is no error (`change.Needs.judges`).  There are two
 exceptions.  A message with a key that does not pass is not decoded, so it is no error.  And a key
 has one error at a time: the error of a message replaces the error of a pushed step on the row

@@ -16,8 +16,7 @@ from ikebana.processor.base.processes import Closes
 from ikebana.processor.linear.functions import FOLDER_VARIABLE
 from ikebana.processor.spark.child_processes import is_this_python
 from ikebana.processor.spark.connection import is_stopped
-from ikebana.processor.spark.options import OWNED, spark_settings
-from ikebana.processor.spark.session import RunFolder
+from ikebana.processor.spark.session import OWNED, RunFolder, spark_settings
 from ikebana.processor.spark.workers import daemon
 
 _MODULE = "spark.python.daemon.module"

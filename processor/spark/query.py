@@ -55,7 +55,7 @@ from ikebana.processor.spark.source_task import (
     reading_s,
 )
 from ikebana.processor.spark.workers import left_rows
-from ikebana.processor.topics import again
+from ikebana.processor.topics import replays
 from ikebana.processor.topics.reclock import Edited
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.topics.taking import InputsState
@@ -499,7 +499,7 @@ def _source_config(
         plan=plan,
         kafka=settings.reading_kafka,
         start=birth.start,
-        begins=again.begins(plan, again.first_offsets(birth.begins, last)),
+        begins=replays.begins(plan, replays.first_offsets(birth.begins, last)),
         labels=list(labels),
         readers=readers,
         max_records=settings.max_records_per_batch,

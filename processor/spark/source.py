@@ -60,9 +60,9 @@ from ikebana.processor.spark.workers import owners
 from ikebana.processor.spark.workers.messages import pickled
 from ikebana.processor.spark.workers.network import Address
 from ikebana.processor.spark.workers.owners import PLACEMENT, Owners
-from ikebana.processor.topics import again, reclock
+from ikebana.processor.topics import reclock, replays
 from ikebana.processor.topics.allowance import Allowance, Beats, Pace
-from ikebana.processor.topics.own_topics import OwnRange, ranges, read_in
+from ikebana.processor.topics.replays import OwnRange, ranges, read_in
 from ikebana.processor.topics.slices import Slice, slices
 from ikebana.processor.topics.source_offset import SourceOffset, is_settled
 from ikebana.processor.topics.taking import InputsState, MintingState, capped, reach
@@ -240,7 +240,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         ends = seen.ends if self._target is None else capped(self._target, last.positions)
         shards = len(config.labels)
         hops = self._inputs.hops(last.batch, shards) if config.exchanges else {}
-        look = MintingState(ends, again.begun(seen.begins, config.begins), hops=hops)
+        look = MintingState(ends, replays.with_begins(seen.begins, config.begins), hops=hops)
         if self._inputs.dated is not None:
             times, closed = self._inputs.dated.knowledge(last, ends)
             look = look._replace(input_times=times, closed=closed)
@@ -380,7 +380,7 @@ def _tick(
             plan=after.plan,
             intervals={
                 name: (interval.lower, interval.upper)
-                for name, interval in again.intervals(config.plan, before, after).items()
+                for name, interval in replays.intervals(config.plan, before, after).items()
             },
             behind=after.behind,
             adopted=adopted,

@@ -25,16 +25,15 @@ from ikebana.processor.kafka.reader import Range, RangeReader, timestamp_of
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.spark.workers import left_rows
-from ikebana.processor.topics.codec_of import needs_headers, needs_timestamps
-from ikebana.processor.topics.decoding import Decoding
+from ikebana.processor.topics.input_codec import needs_headers, needs_timestamps
 from ikebana.processor.topics.intake import Intake, UpdateIntake, intake_of
 from ikebana.processor.topics.messages import Message
-from ikebana.processor.topics.own_topics import OwnRange, taken_back
 from ikebana.processor.topics.reclock import NOT_EDITED, Edited
-from ikebana.processor.topics.slices import Slice, reading_of, rows_in
-from ikebana.processor.topics.source_dating import BoundaryReading
+from ikebana.processor.topics.replays import OwnRange, taken_back
+from ikebana.processor.topics.slices import Decoding, Slice, reading_of, rows_in
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.topics.taking import InputsState
+from ikebana.processor.topics.transactions import BoundaryReading
 
 if TYPE_CHECKING:
     from ikebana.processor.kafka.registry import Registry

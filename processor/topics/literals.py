@@ -10,7 +10,7 @@ from ikebana.codecs import canonical, diff
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
 from ikebana.processor.planning.plan import Input
-from ikebana.processor.topics.codec_of import needs_registry
+from ikebana.processor.topics.input_codec import needs_registry
 from ikebana.processor.topics.messages import Message
 
 Record = tuple[Any, Any] | tuple[Any, Any, int] | tuple[Any, Any, int, int] | bytes

@@ -23,13 +23,13 @@ from ikebana.processor.planning import progress
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.topics import own_topics
-from ikebana.processor.topics.again import learned_again
-from ikebana.processor.topics.history import before_topics, without_read
-from ikebana.processor.topics.input_times import InputTimes, topic_key
-from ikebana.processor.topics.own_topics import left
+from ikebana.processor.topics import replays
+from ikebana.processor.topics.input_times import InputTimes
+from ikebana.processor.topics.replays import learned_again, left
+from ikebana.processor.topics.row_files import before_topics, without_read
 from ikebana.processor.topics.source_offset import SourceOffset, is_settled
 from ikebana.processor.topics.taking import BatchSelection, MintingState, dated, timed
+from ikebana.processor.topics.transactions import topic_key
 
 
 class EditStep(NamedTuple):
@@ -65,7 +65,7 @@ def step_of(last: SourceOffset, look: MintingState, edits: int) -> EditStep:
         return EditStep(last.upper, fills=last.upper > 0 or last.batch >= 0, goes_on=True)
     if of.fills:
         # Only a batch that read the whole exchange topic can know that nothing is in flight.
-        is_done = of.takes and FILLED in look.replayed.done and not own_topics.left(of.read_back)
+        is_done = of.takes and FILLED in look.replayed.done and not replays.left(of.read_back)
         return EditStep(of.at, fills=not is_done, goes_on=True)
     # Outputs hold the updates of an edit until its time is closed.
     least = min(last.frontiers.values(), default=last.upper)
@@ -80,7 +80,7 @@ def read_back(
     if not edit.fills and last.stage is not Stage.REBUILD:
         return {}
     positions = look.read_back if edits > last.number else last.read_back
-    return own_topics.advanced(positions, limit)
+    return replays.advanced(positions, limit)
 
 
 def writing(

@@ -1,8 +1,13 @@
-"""Files of rows, as the histories of inputs have them: found, counted, and read by their rows.
+"""The history of an input: rows of files that are read before its topics.
+
+A history stands beside the topics under a name of its own: each file is a partition of it, and a
+row has the offset of its place.  So offsets, batches and limits are those of topics.  While any of
+it is unread, the input's topics stay where they are.  Rows come as keyed messages in JSON,
+whatever the format of the topics: `rows_of` is the input that reads them.
 
 A file is one of Parquet, or has a row of JSON on each line, which may be compressed.  The end of
-its name says which.  A file that has changed since it was found is refused: its rows are known by
-their numbers.  Rows come as keyed messages in JSON.
+its name says which.  A file that has changed since it was listed is refused: its rows are known by
+their numbers.
 
 A table of a lake at one version (an Iceberg snapshot, or a version of Delta) is a set of Parquet
 files that never change, so they are read as others are, and a restart reads the same rows whatever
@@ -15,6 +20,7 @@ file.
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -28,9 +34,11 @@ from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import CheckpointError, ConfigError, SourceError
 from ikebana.processor.base.arrow_json import objects
-from ikebana.processor.planning.plan import LINES, PARQUET, History, is_pattern
-from ikebana.processor.topics.input_times import RowFile
+from ikebana.processor.base.offsets import Positions
+from ikebana.processor.planning.plan import LINES, PARQUET, History, Input, Plan, is_pattern
+from ikebana.processor.topics.input_times import Base, InputTimes, RowFile
 from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.source_offset import SourceOffset
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -318,3 +326,82 @@ def _described(path: str) -> tuple[RowFile, pa.Schema]:
 
 def _rewrite(command: str) -> str:
     return f"Rewrite the table's files, for example by {command}, and start again."
+
+
+def rows_of(source: Input) -> Input:
+    """The input that reads the rows of a history."""
+    # Encodings are of messages: files have values as they are.
+    columns = tuple(msgspec.structs.replace(column, encoding=None) for column in source.columns)
+    plain = replace(source, columns=columns, schema=None, tables=None, history=None)
+    options = dict(source.options)
+    if "sequence" not in options:
+        return replace(plain, value_format="json", key_format="json", options=())
+    # Rows have a place in the order of the source as messages have.
+    order = {name: options[name] for name in ("sequence", "deleted") if name in options}
+    order.setdefault("deleted", "deleted")
+    return replace(plain, value_format="changes", key_format="json", options=tuple(order.items()))
+
+
+def key_columns(source: Input) -> tuple[tuple[str, ...], bool]:
+    """The columns of the key of a history's rows, and whether it is the value of the only one."""
+    history = source.history
+    if source.key or history is None:
+        return source.key, False
+    return history.key, history.bare
+
+
+def files_of(plan: Plan) -> dict[str, list[RowFile]]:
+    """The files of the inputs that have a history, as they are now.
+
+    Raises:
+        SourceError: there are none, or one cannot be read.
+    """
+    sources = [source for source in plan.inputs if source.history is not None]
+    if not sources:
+        return {}
+    # Few pipelines have files, and pyarrow takes a while to import.
+    pass
+
+    return {
+        source.name: list_files(source.name, source.history.files)
+        if source.history.files
+        else table_files(source.name, source.history)
+        for source in sources
+        if source.history is not None
+    }
+
+
+def before_topics(plan: Plan, last: SourceOffset, ends: Positions) -> Positions:
+    """The ends of histories as well, and those of topics that wait for one where they are."""
+    ends_of_all = dict(ends)
+    for source, base in _unread(plan, last.input_times, last.positions):
+        ends_of_all[base.topic] = dict(base.ends)
+        for topic in source.topics:
+            at = last.positions.get(topic, {})
+            ends_of_all[topic] = {p: at[p] for p in ends.get(topic, {}) if p in at}
+    return ends_of_all
+
+
+def without_read(
+    plan: Plan, last: SourceOffset, by_input: Mapping[str, InputTimes]
+) -> dict[str, InputTimes]:
+    """What is known of inputs, without the histories that were read up to the batch `last`."""
+    unread = {source.name for source, _ in _unread(plan, by_input, last.positions)}
+    return {
+        name: times
+        if times.base is None or not times.base.files or name in unread
+        else msgspec.structs.replace(times, base=None)
+        for name, times in by_input.items()
+    }
+
+
+def _unread(
+    plan: Plan, by_input: Mapping[str, InputTimes], positions: Positions
+) -> Iterator[tuple[Input, Base]]:
+    for source in plan.inputs:
+        base = by_input[source.name].base if source.name in by_input else None
+        if base is None or not base.files:
+            continue
+        read = positions.get(base.topic, {})
+        if any(read.get(at, 0) < end for at, end in base.ends.items()):
+            yield source, base

@@ -34,7 +34,7 @@ from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.topics.messages import Message
-from ikebana.processor.topics.own_topics import advanced, left, ranges, taken_back
+from ikebana.processor.topics.replays import advanced, left, ranges, taken_back
 from ikebana.serving.aligned import AlignedBatch
 from support.written_topics import Row, Written
 

@@ -18,7 +18,7 @@ from ikebana.processor.base.diff_reader import Cdcv2Reader, ContradictionError
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate
 from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.kernels import facts
-from ikebana.processor.topics.cdcv2_coverage import Coverage, advanced, packed, unpacked
+from ikebana.processor.topics.input_times import Coverage, advanced, packed, unpacked
 from support.cdcv2_facts import contradictory, facts_of, histories, statements_of, tellings
 from support.strategies import cuts, unhurried
 

@@ -22,11 +22,11 @@ from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.kernels import upsert
 from ikebana.processor.planning import planner
 from ikebana.processor.spark import source_task
-from ikebana.processor.topics import decoding
-from ikebana.processor.topics.codec_of import codec_of
-from ikebana.processor.topics.decoding import Decoding
+from ikebana.processor.topics import slices
+from ikebana.processor.topics.input_codec import codec_of
 from ikebana.processor.topics.intake import Intake
 from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.slices import Decoding
 from support.stores import entries
 from support.strategies import unhurried
 
@@ -41,7 +41,7 @@ from ikebana.compiled._placing import checksum
 
 _COMPILED = {
     upsert: ("changed", "move", "move_each", "take_states"),
-    decoding: ("place_messages", "place_upserts"),
+    slices: ("place_messages", "place_upserts"),
     transactions: ("produced",),
     source_task: ("compiled_messages",),
 }

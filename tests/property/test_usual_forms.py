@@ -8,7 +8,7 @@ from ikebana import Column, Input
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
 from ikebana.processor.linear.typed_json import reads
-from ikebana.processor.topics.column_types import ColumnTypes, Usual
+from ikebana.processor.topics.input_codec import ColumnTypes, Usual
 from support.strategies import numbers, unhurried
 
 KINDS = [

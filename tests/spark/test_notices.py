@@ -45,7 +45,9 @@ def test_a_run_waits_for_its_topic_and_says_what_its_messages_lack(
             found: dict[str, Any] = json.loads(get(url + "/ready"))
             return found
 
-        assert f'waiting for topic "{source}"' in ready()["reason"]
+        # The notice comes a moment before the step of the start.
+        waits = f'waiting for topic "{source}"'
+        wait_until(lambda: waits in ready()["reason"], 60, "what the start waits for")
         assert [each["kind"] for each in ready()["notices"]] == ["topic"]
 
         create(broker.bootstrap_servers, source, 1)

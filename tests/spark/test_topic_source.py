@@ -40,7 +40,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 
     import ikebana
     from ikebana.processor.spark.jvm import Jvm
-    from ikebana.processor.spark.options import DEFAULTS
+    from ikebana.processor.spark.session import DEFAULTS
     from ikebana.processor.spark.workers.host import MODULES
     from ikebana.processor.spark.workers.starting import PROGRAM, Workers
 

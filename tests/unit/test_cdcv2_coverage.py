@@ -7,7 +7,7 @@ import pytest
 
 from ikebana.codecs.cdcv2 import END, Progress
 from ikebana.processor.base.diff_reader import ContradictionError
-from ikebana.processor.topics.cdcv2_coverage import Coverage, advanced, packed, united, unpacked
+from ikebana.processor.topics.input_times import Coverage, advanced, packed, united, unpacked
 
 
 def test_the_frontier_is_the_first_time_that_is_not_complete() -> None:

@@ -26,10 +26,10 @@ from ikebana.processor.base.rows import (
 )
 from ikebana.processor.base.sharding import PartitionRange, shard_of
 from ikebana.processor.planning import planner
-from ikebana.processor.topics.codec_of import codec_of
-from ikebana.processor.topics.decoding import Decoding
+from ikebana.processor.topics.input_codec import codec_of
 from ikebana.processor.topics.intake import Intake
 from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.slices import Decoding
 
 JSON = Input("in", ("t",))
 BYTES = Input("in", ("t",), "bytes", "bytes")

@@ -18,9 +18,9 @@ from ikebana.processor.base.sharding import PartitionRange
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import EventTime
-from ikebana.processor.topics.decoding import Decoding
 from ikebana.processor.topics.intake import intake_of
 from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.slices import Decoding
 from ikebana.testing import Run, Topics
 
 # What a topic takes by default.

@@ -15,10 +15,9 @@ from ikebana.processor.base.rows import NULL_KEY, KeyedUpdate, Partial
 from ikebana.processor.linear.steps import Step, map_, project, select, where
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Linear
-from ikebana.processor.topics.codec_of import codec_of
-from ikebana.processor.topics.intake import Intake
+from ikebana.processor.topics.input_codec import codec_of
+from ikebana.processor.topics.intake import DecodedUpserts, Intake
 from ikebana.processor.topics.messages import Message
-from ikebana.processor.topics.upserts import DecodedUpserts
 
 HERE = ("t", 0)
 PLAIN = Input("in", ("t",))

@@ -9,7 +9,7 @@ import pytest
 
 from ikebana.processor.spark import class_archive, jvm
 from ikebana.processor.spark.class_archive import HOME
-from ikebana.processor.spark.options import encrypts
+from ikebana.processor.spark.session import encrypts
 
 OPTIONS = {
     "spark.master": "local[2,4]",

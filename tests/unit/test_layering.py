@@ -93,15 +93,15 @@ PURE = (
     "processor/explain/",
     "processor/kernels/",
     "processor/planning/",
-    "processor/topics/cdcv2_coverage.py",
+    "processor/topics/input_times.py",
     "processor/topics/taking.py",
     "processor/topics/event_time.py",
     "processor/topics/input_times.py",
     "processor/topics/intake.py",
     "processor/topics/messages.py",
-    "processor/topics/source_dating.py",
     "processor/topics/transactions.py",
-    "processor/topics/upserts.py",
+    "processor/topics/transactions.py",
+    "processor/topics/intake.py",
 )
 # Of these folders, the modules that reach files, processes and clocks.
 NOT_PURE = (

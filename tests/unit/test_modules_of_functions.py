@@ -13,7 +13,7 @@ from ikebana.errors import ConfigError
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.linear.functions import FOLDER_VARIABLE, FunctionError, function_named
-from ikebana.processor.spark import options as spark_options
+from ikebana.processor.spark import session
 
 FILE = """\
 pipeline: p
@@ -97,7 +97,7 @@ def test_spark_hands_the_folder_on_to_its_workers(
     pipeline.read(file_in(tmp_path, "ours_sparkling"), environ={})
     settings = Settings(checkpoint="c", kafka={"bootstrap.servers": "b:1"})
 
-    options = spark_options.spark_settings(settings, "p")
+    options = session.spark_settings(settings, "p")
 
     assert options[f"spark.executorEnv.{FOLDER_VARIABLE}"] == str(tmp_path)
 

@@ -15,7 +15,7 @@ from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource
 from ikebana.processor.checkpoint.evolution import edit_to
 from ikebana.processor.checkpoint.planned_edit import described
 from ikebana.processor.explain.text import edit_lines
-from ikebana.processor.topics import own_topics
+from ikebana.processor.topics import replays
 from ikebana.testing import Run
 
 PARTS = """
@@ -388,30 +388,30 @@ def test_only_state_that_is_made_anew_takes_back_all_outputs() -> None:
     run.recover()
     run.read()
     assert run.last.transition.stage is Stage.REBUILT
-    assert own_topics.read_in(run._running, {}, run.last.transition).keys() >= {"all", "found"}
+    assert replays.read_in(run._running, {}, run.last.transition).keys() >= {"all", "found"}
     run.send("orders", 9, {"product": "tea", "customer": 1})
     run.read()
 
     assert not run.last.transition.rebuilds
-    assert own_topics.read_in(run._running, {"found": "found"}, run.last.transition) == {
+    assert replays.read_in(run._running, {"found": "found"}, run.last.transition) == {
         "found": "found"
     }
 
 
 def test_a_batch_takes_a_share_of_each_partition() -> None:
     """About as many offsets as it is limited to, and all in the end."""
-    own = own_topics.begun({"t": {0: (0, 10), 1: (4, 4)}, "u": {0: (5, 25)}})
-    assert own_topics.left(own) == 30
-    first = own_topics.advanced(own, 6)
+    own = replays.nothing_read({"t": {0: (0, 10), 1: (4, 4)}, "u": {0: (5, 25)}})
+    assert replays.left(own) == 30
+    first = replays.advanced(own, 6)
     assert first == {
         "t": {0: ReadBackSpan(0, 2, 10), 1: ReadBackSpan(4, 4, 4)},
         "u": {0: ReadBackSpan(5, 9, 25)},
     }
-    stands = own_topics.advanced(first, 0)
+    stands = replays.advanced(first, 0)
     assert stands == {
         "t": {0: ReadBackSpan(2, 2, 10), 1: ReadBackSpan(4, 4, 4)},
         "u": {0: ReadBackSpan(9, 9, 25)},
     }
-    last = own_topics.advanced(stands, None)
-    assert own_topics.left(last) == 0
+    last = replays.advanced(stands, None)
+    assert replays.left(last) == 0
     assert last["u"][0] == ReadBackSpan(9, 25, 25)

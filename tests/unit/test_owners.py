@@ -18,7 +18,7 @@ from ikebana import Input, Output, Plan, Upsert
 from ikebana.arrangements.files import file_system
 from ikebana.errors import CheckpointError, LostError
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.spark import options
+from ikebana.processor.spark import session
 from ikebana.processor.spark.failures import from_text
 from ikebana.processor.spark.source_task import Share, SourceConfig
 from ikebana.processor.spark.workers import left_rows, messages, serving
@@ -127,7 +127,7 @@ def test_there_are_owners_for_the_tasks_that_run_at_a_time(
     """Twice as many, so that two tasks seldom wait for one owner."""
     settings = Settings("here", {"bootstrap.servers": "b:1"}, shards=shards, master=master)
 
-    assert options.owners(settings) == expected
+    assert session.owners(settings) == expected
 
 
 def test_an_executor_may_have_several_cores() -> None:
@@ -137,7 +137,7 @@ def test_an_executor_may_have_several_cores() -> None:
         "here", {"bootstrap.servers": "b:1"}, shards=64, master="k8s://there", spark=spark
     )
 
-    assert options.owners(settings) == 6
+    assert session.owners(settings) == 6
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3, 4])

@@ -13,8 +13,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError
 
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.spark.options import spark_settings
-from ikebana.processor.spark.session import RunFolder, Spark, is_news
+from ikebana.processor.spark.session import RunFolder, Spark, is_news, spark_settings
 from ikebana.processor.spark.workers.starting import PROGRAM, PYTHON_VARIABLE
 
 FILE_SYSTEM = "spark.hadoop.fs.file.impl"

@@ -7,7 +7,7 @@ import pytest
 from ikebana.codecs.sql_type import parsed
 from ikebana.processor.linear.database import asked
 from ikebana.processor.linear.typed_json import from_json, reads
-from ikebana.processor.topics.column_types import misfits
+from ikebana.processor.topics.input_codec import misfits
 
 # By type: texts that fit it, and texts that do not.
 FITTING: dict[str, tuple[list[str], list[str]]] = {

@@ -27,10 +27,10 @@ from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.window_functions import Window
 from ikebana.processor.kernels.window_values import WindowFunction
 from ikebana.processor.planning import planner
-from ikebana.processor.topics.codec_of import codec_of
-from ikebana.processor.topics.decoding import Decoding
+from ikebana.processor.topics.input_codec import codec_of
 from ikebana.processor.topics.intake import Intake
 from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.slices import Decoding
 from support.measured_rows import EVENT, KEY, Known, event, in_avro, row
 from support.work import Work, work_of
 

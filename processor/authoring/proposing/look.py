@@ -15,9 +15,13 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.processor.planning.input_rows import dating_query
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Reading
-from ikebana.processor.topics.codec_of import codec_of, takes_empty_for_null, wanted_of
-from ikebana.processor.topics.column_types import ColumnTypes
 from ikebana.processor.topics.event_time import EventTimes, TimeBounds
+from ikebana.processor.topics.input_codec import (
+    ColumnTypes,
+    codec_of,
+    takes_empty_for_null,
+    wanted_of,
+)
 from ikebana.processor.topics.messages import (
     Message,
     MessageOrigin,

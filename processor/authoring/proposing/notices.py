@@ -18,7 +18,7 @@ from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.texts import counted, did_you_mean
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.topics.codec_of import declared_by
+from ikebana.processor.topics.input_codec import declared_by
 from ikebana.processor.topics.messages import Message
 
 # The most names to list.

@@ -21,8 +21,7 @@ from ikebana.processor.authoring.proposing.proposal import Proposal, ProposedCol
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import ExpressionError, StepError
 from ikebana.processor.planning.plan import Input
-from ikebana.processor.topics.codec_of import needs_registry
-from ikebana.processor.topics.column_types import ColumnTypes
+from ikebana.processor.topics.input_codec import ColumnTypes, needs_registry
 from ikebana.processor.topics.messages import Message
 
 Write = Callable[[Proposal], str]

@@ -41,13 +41,13 @@ from ikebana.processor.planning import planner, starts
 from ikebana.processor.planning.backfill import has_caught_up
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.plan import ERRORS, Input, Output, Plan
-from ikebana.processor.topics import again, input_times, own_topics, reclock
+from ikebana.processor.topics import input_times, reclock, replays
 from ikebana.processor.topics.event_time import Where
-from ikebana.processor.topics.history import files_of
 from ikebana.processor.topics.input_times import InputTimes, Learned
 from ikebana.processor.topics.intake import Intake, UpdateIntake, intake_of
 from ikebana.processor.topics.literals import as_message, require_readable
-from ikebana.processor.topics.own_topics import taken_back
+from ikebana.processor.topics.replays import taken_back
+from ikebana.processor.topics.row_files import files_of
 from ikebana.processor.topics.slices import reading_of, rows_in, slices
 from ikebana.processor.topics.source_offset import SourceOffset, is_settled, started
 from ikebana.processor.topics.taking import MintingState
@@ -111,7 +111,7 @@ def after_loss(
     for output in plan.published:
         if output.traits.codec is None:
             snapshot, ends = topics.snapshots.get(output.topic), topics.ends(output.topic)
-            own_ranges |= own_topics.to_read(output.topic, dict.fromkeys(ends, 0), ends, snapshot)
+            own_ranges |= replays.to_read(output.topic, dict.fromkeys(ends, 0), ends, snapshot)
     left = Left(
         lease=None,
         markers={},
@@ -151,7 +151,7 @@ def _unclosed(output: Output, topics: Topics) -> Unclosed:
     times = [
         update.time
         for partition, message in beyond
-        for update in own_topics.updates_of(output, output.topic, partition, message)
+        for update in replays.updates_of(output, output.topic, partition, message)
         if update.time >= stand
     ]
     return Unclosed(len(times), max(times, default=-1))
@@ -541,8 +541,8 @@ class Run:
             plan,
             before,
             look._replace(
-                begins=again.begun(
-                    look.begins, again.begins(plan, again.first_offsets(self._begins, before))
+                begins=replays.with_begins(
+                    look.begins, replays.begins(plan, replays.first_offsets(self._begins, before))
                 ),
                 hops={shard: len(rows) for shard, rows in enumerate(self._exchange)},
                 replayed=self._replayed,
@@ -568,7 +568,7 @@ class Run:
 
     def _attempt(self, batch: Unfinished) -> None:
         before, after = batch.before, batch.after
-        intervals = again.intervals(self._running, before, after)
+        intervals = replays.intervals(self._running, before, after)
         rows, edit = self._rows(before, after), self._edit_of(after)
         for shard, store in enumerate(self.stores):
             if shard not in batch.committed:
@@ -600,8 +600,8 @@ class Run:
         spans: ReadBack = {}
         for topic in edited.read_back if edited.edits > before.transition.number else ():
             snapshot, ends = self.topics.snapshots.get(topic), self.topics.ends(topic)
-            spans |= own_topics.begun(
-                own_topics.to_read(topic, dict.fromkeys(ends, 0), ends, snapshot)
+            spans |= replays.nothing_read(
+                replays.to_read(topic, dict.fromkeys(ends, 0), ends, snapshot)
             )
         return spans
 
@@ -609,8 +609,8 @@ class Run:
         """The rows that a batch reads from the topics of outputs, by shard."""
         edit, transition = self._edit_of(after), after.transition
         read_back = edit.read_back if edit else {}
-        outputs = own_topics.read_in(self._running, read_back, transition)
-        for piece in own_topics.ranges(outputs, transition):
+        outputs = replays.read_in(self._running, read_back, transition)
+        for piece in replays.ranges(outputs, transition):
             held = self.topics.messages[piece.topic][piece.partition][piece.start : piece.end]
             messages = [message for message in held if message is not None]
             for shard, chunk in taken_back(self._running, piece, messages, len(self.stores)):
@@ -652,7 +652,7 @@ class Run:
 
     def _publish(self, batch: Unfinished, emitted: list[Emitted]) -> None:
         """Publish the results of a batch from all shards."""
-        intervals = again.intervals(self._running, batch.before, batch.after)
+        intervals = replays.intervals(self._running, batch.before, batch.after)
         transition = batch.after.transition
         edit = self._edit_of(batch.after)
         closed = output_intervals(self._running, intervals, edit, transition)
