@@ -11,7 +11,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     # types: what SQL calls a type, and what an expression has.
     "edge:types decimals in lists are not looked at": (
         "tests/property/test_declared_types.py::test_decimals_in_lists",
-        "processor/topics/column_types.py",
+        "processor/topics/input_codec.py",
         "                yield partial(_of_lists, numbers), decimal\n",
         "                pass\n",
     ),
@@ -85,7 +85,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:codecs a column that only has an encoding is not checked": (
         "tests/unit/test_column_encodings.py::test_a_text_that_is_no_json",
-        "processor/topics/column_types.py",
+        "processor/topics/input_codec.py",
         "(*_kinds(source), *encodings_of(source))",
         "(*_kinds(source),)",
     ),
@@ -195,7 +195,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:values decimals within structs have any scale": (
         "tests/unit/test_nested_values.py::test_decimals_within_structs",
-        "processor/topics/column_types.py",
+        "processor/topics/input_codec.py",
         "                for numbers, decimal in _numbers_in(of):\n"
         '                    yield partial(_of_structs, attrgetter(f"f{at}"), numbers), decimal\n',
         "                pass\n",
@@ -220,7 +220,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:values a null key without a value is an error": (
         "tests/unit/test_null_keys.py::test_records_without_a_key",
-        "processor/topics/upserts.py",
+        "processor/topics/intake.py",
         "    if message.value is not None:\n        decoded.bad",
         "    if True:\n        decoded.bad",
     ),
