@@ -25,7 +25,6 @@ from ikebana.codecs.avro_compiler import ALL, Fields, Take
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.column_encodings import encodings
-from ikebana.codecs.debezium import unavailable_of
 from ikebana.codecs.debezium_rows import (
     FAULTS,
     KEY,
@@ -33,6 +32,7 @@ from ikebana.codecs.debezium_rows import (
     DebeziumTables,
     KeyDecoder,
     Row,
+    unavailable_of,
     without_operation,
 )
 from ikebana.codecs.errors import DecodeError

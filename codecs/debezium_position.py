@@ -40,7 +40,7 @@ import msgspec
 from msgspec import Meta
 
 from ikebana.codecs import canonical
-from ikebana.codecs.connect_json import Opening
+from ikebana.codecs.debezium_rows import Opening
 from ikebana.codecs.errors import DecodeError
 
 VALUE, BOUNDARY = "Debezium value", "Debezium transaction record"

@@ -1,26 +1,34 @@
-"""Rows and keys in Debezium's JSON: the columns to read, unavailable values, the row's key.
+"""What Debezium's messages have in common: their wrapper, unavailable values, rows, and keys.
 
-A column with the placeholder of an unavailable value (a text, base64, a map or an
-array) is absent from its row, whether it is read or not.
+A message of Kafka Connect's JSON converter is bare, or wrapped as {"schema", "payload"}: each may
+be either.  {"payload": {...}} alone is wrapped too: its schema is known elsewhere.
+
+Debezium writes a placeholder for an unknown value, such as an unchanged TOAST column.  It has
+another form for each type of column (a text, base64, a map or an array).  First the bytes of a
+message are searched for these forms; values are tested only if one is found.  A column with the
+placeholder is absent from its row, whether it is read or not.
 """
 
 import re
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
+from hashlib import md5
 from typing import Any, NamedTuple
+from uuid import UUID
 
+import msgspec
 from msgspec import Raw
 
 from ikebana.codecs import canonical
 from ikebana.codecs.canonical import is_exact, object_of
 from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.column_encodings import Schema, bare, encodings, of_columns
-from ikebana.codecs.connect_json import Opening, PayloadPlan
 from ikebana.codecs.encodings import Convert, of_extended_json
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.row_images import require_bounded
-from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
+from ikebana.errors import ConfigError
 
 try:
     from ikebana.compiled._json_text import Canonical
@@ -35,6 +43,147 @@ FAULTS = (DecodeError, *canonical.REFUSALS)
 _REMEMBERED = 64
 _IDENTIFIER = "_id"
 """The field that identifies a document of MongoDB."""
+PayloadPlan = tuple[tuple[str, Convert], ...]
+"""The conversions of columns, by name; other columns stay as they are."""
+
+PLACEHOLDER = "__debezium_unavailable_value"
+# Bytes that are rare in texts and JSON, the rarest first; in Avro 244 is the "z" of an array.
+_RARE = b"\xf4QZXJqYWKzVGjxNMk"
+_ARRAY = ord("[")
+_WRAPPED, _FAR = (b'"schema"', b'"payload"'), 64
+
+
+class Wrapped(msgspec.Struct, forbid_unknown_fields=True):
+    """A wrapped message of Kafka Connect's JSON converter, with or without its schema."""
+
+    payload: Raw
+    schema: Raw = Raw()
+
+
+class Opening:
+    """Opens messages, bare or wrapped with a schema, as values of one type.
+
+    Parsing a schema costs more than a row, so the bytes of the last schema are compared: a
+    message with the same prefix, followed by one JSON value, has that schema.
+    """
+
+    def __init__(
+        self, kind: Any, bare: PayloadPlan, planned: Callable[[Schema], PayloadPlan]
+    ) -> None:
+        self._decode = canonical.decoder(kind)
+        self._wrapped = canonical.decoder(Wrapped)
+        self._schema = canonical.decoder(Schema)
+        self._bare = bare
+        self._planned = planned
+        self._plan_of = lru_cache(_REMEMBERED)(self._read_schema)
+        self._last: tuple[bytes, PayloadPlan] = (b"", bare)
+
+    def open(self, message: bytes) -> tuple[Any, PayloadPlan]:
+        """Decode a message, or its payload, and find the conversions of its columns."""
+        prefix, plan = self._last
+        if prefix and message.startswith(prefix) and message.endswith(b"}"):
+            try:
+                return self._decode(Raw(memoryview(message)[len(prefix) : -1])), plan
+            except canonical.REFUSALS:
+                pass
+        # The first quotation mark of an object begins its first name.
+        first = message.find(b'"', 0, _FAR)
+        named = first < 0 or message.startswith(_WRAPPED, first)
+        if (wrapped := self._unwrap(message) if named else None) is None:
+            return self._decode(message), self._bare
+        schema = bytes(wrapped.schema)
+        plan = self._plan_of(schema)
+        decoded = self._decode(wrapped.payload)
+        if message.startswith(prefix := b'{"schema":' + schema + b',"payload":'):
+            self._last = (prefix, plan)
+        return decoded, plan
+
+    def _unwrap(self, message: bytes) -> Wrapped | None:
+        try:
+            wrapped: Wrapped = self._wrapped(message)
+        except msgspec.ValidationError:
+            return None
+        if not wrapped.schema:
+            # A bare row or key may have a column "payload" with a value that is no object.
+            return wrapped if bytes(wrapped.payload)[:1] == b"{" else None
+        return wrapped if bytes(wrapped.schema)[:1] in (b"{", b"n") else None
+
+    def _read_schema(self, schema: bytes) -> PayloadPlan:
+        return self._bare if schema in (b"", b"null") else self._planned(self._schema(schema))
+
+
+class Unavailable:
+    """The forms of a placeholder, and a search for them in messages."""
+
+    def __init__(self, placeholder: str) -> None:
+        raw = placeholder.encode()
+        encoded = b64encode(raw).decode()
+        # The same as Java's UUID.nameUUIDFromBytes, which has no namespace.
+        identifier = str(UUID(bytes=md5(raw, usedforsecurity=False).digest(), version=3))
+        self._texts = frozenset((placeholder, encoded, f'{{"{placeholder}":"{placeholder}"}}'))
+        self._raw = raw
+        self._others: list[Any] = [list(raw), [placeholder], [encoded], [raw], [identifier]]
+        self._others.append({placeholder: placeholder})
+        # Avro writes the numbers of an array like this: zigzag, seven bits a byte.
+        numbers = b"".join(
+            bytes([byte << 1 & 0x7F | 0x80, byte >> 6]) if byte > 63 else bytes([byte << 1])
+            for byte in raw
+        )
+        texts = [raw, encoded.encode()]
+        # A search for one byte is far quicker, so the rarest byte is searched first.
+        self._texts_in_json = [(_rarest(text), text) for text in texts]
+        self._identifier = identifier.encode()
+        self._traces = [(_rarest(text), text) for text in (*texts, numbers)]
+        written = rb"\s*,\s*".join(b"%d" % byte for byte in raw[:2])
+        self._numbers_in_json = re.compile(rb"\[\s*" + written).search
+        # Writers of JSON escape none of these characters, so the text can be searched.
+        self._plain = bool(re.fullmatch(r"\w+", placeholder, re.ASCII)) and "/" not in encoded
+
+    def may_be_in_json(self, message: bytes) -> bool:
+        """Whether a message in JSON may have a placeholder; a false alarm only costs time."""
+        if not self._plain:
+            return True
+        # Numbers and identifiers occur in arrays.
+        if _ARRAY in message and (self._identifier in message or self._numbers_in_json(message)):
+            return True
+        # A generator for any() would take longer than the searches.
+        for rare, text in self._texts_in_json:
+            if rare in message and message.find(text) >= 0:
+                return True
+        return False
+
+    def may_be_in_avro(self, message: bytes) -> bool:
+        """Whether a message in Avro may have a placeholder; a false alarm only costs time."""
+        for rare, text in self._traces:
+            if rare in message and message.find(text) >= 0:
+                return True
+        return message.find(self._identifier) >= 0
+
+    def is_one(self, value: Any) -> bool:
+        """Whether a value is a placeholder."""
+        kind = value.__class__
+        if kind is str:
+            return value in self._texts
+        if kind is bytes:
+            return bool(value == self._raw)
+        return (kind is list or kind is dict) and value in self._others
+
+
+def _rarest(text: bytes) -> int:
+    """Choose a byte of a text that few other texts have."""
+    return next((byte for byte in _RARE if byte in text), text[0])
+
+
+def unavailable_of(needs: Needs) -> Unavailable:
+    """Make the test for the placeholder of values that are unknown to the connector.
+
+    Raises:
+        ConfigError: the placeholder is empty, so that every empty text would be one.
+    """
+    placeholder = needs.options.get("unavailable_placeholder", PLACEHOLDER)
+    if not placeholder:
+        raise ConfigError('option "unavailable_placeholder" must not be empty')
+    return Unavailable(placeholder)
 
 
 def convert_columns(row: Row, plan: PayloadPlan) -> None:

@@ -409,7 +409,7 @@ FORMATS: Mapping[str, InputTraits] = {
     ),
     "debezium-flat-json": InputTraits(
         kind="changes",
-        codec=_framed(_in_json("debezium_flat", "DebeziumFlat")),
+        codec=_framed(_in_json("debezium", "DebeziumFlat")),
         key_from="either",
         usual_encodings="always",
         options={**_OF_CHANGES, **_PLACEHOLDER, "prefix": _TEXT, **_FRAMED_JSON},

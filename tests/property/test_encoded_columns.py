@@ -11,9 +11,8 @@ from ikebana.codecs import canonical
 from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.canal import Canal
 from ikebana.codecs.change import Codec, Needs
-from ikebana.codecs.debezium import Debezium
+from ikebana.codecs.debezium import Debezium, DebeziumFlat
 from ikebana.codecs.debezium_avro import DebeziumAvro
-from ikebana.codecs.debezium_flat import DebeziumFlat
 from ikebana.codecs.encodings import duration, structured
 from ikebana.processor.linear.typed_json import from_json
 from support.avro_messages import message

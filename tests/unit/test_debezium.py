@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Codec, DeclaredColumns, Ignored, Needs
-from ikebana.codecs.debezium import Debezium
-from ikebana.codecs.debezium_flat import DebeziumFlat
+from ikebana.codecs.debezium import Debezium, DebeziumFlat
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
 

@@ -12,9 +12,9 @@ from ikebana.codecs import canonical
 from ikebana.codecs.change import Headers
 from ikebana.codecs.changes import WORDS
 from ikebana.codecs.column_encodings import Schema
+from ikebana.codecs.debezium_rows import PLACEHOLDER, Unavailable
 from ikebana.codecs.encodings import of_extended_json
 from ikebana.codecs.formats import Format, KeyFormat
-from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
 from ikebana.processor.authoring.proposing.kinds import Kind, fields_of, of_mysql
 
 Kinds = Mapping[str, Kind]
