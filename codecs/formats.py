@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ikebana.codecs import cdcv2
     from ikebana.codecs.avro_schema import Part, Schemas
     from ikebana.codecs.debezium_out import EnvelopeOrigin
-    from ikebana.codecs.protobuf_files import Descriptions
+    from ikebana.codecs.protobuf import Descriptions
     from ikebana.codecs.shape import OutputShape, Writers
     from ikebana.codecs.sql_type import SqlType
     from ikebana.codecs.upsert_out import OutputMessage, Violation

@@ -9,34 +9,210 @@
   `google.protobuf`, wrappers are their values or null, `Duration` is an interval, and `Struct`,
   `Value` and `ListValue` are JSON.
 
+A schema is a list of files, each a path and a serialized `FileDescriptorProto`, after the files
+that it imports; the main file is the last one.  A registry does not return well-known files:
+`google/protobuf/*.proto` are in the library, and a few others for types of SQL are here.
+
 Messages are named by the id of their schema; a header that names it is refused, as it does not
-say which message of the schema it is.
+say which message of the schema it is.  After the id, a message has the place of its type: the
+number of indexes, and the indexes, each of a message within the one before.  A zero alone is the
+first message of the file.
+
+Form: https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
 """
 
-from base64 import b64encode
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date
 from decimal import Decimal
-from typing import Any
+from importlib import import_module
+from itertools import pairwise
+from typing import Any, Protocol
 
 from ikebana.codecs import canonical
 from ikebana.codecs.avro_schema import CONVERTS, Part, SchemaUnknown, locate
 from ikebana.codecs.change import Change, Headers, Needs
-from ikebana.codecs.encodings import decimals, duration, time_of, timestamp_of
+from ikebana.codecs.encodings import Convert, decimals, duration, time_of, timestamp_of
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.plain import KeyedUpserts
-from ikebana.codecs.protobuf_files import (
-    Descriptions,
-    indexes_of,
-    library,
-    message_at,
-    pool_of,
-)
 from ikebana.codecs.row_images import RowImages
+from ikebana.errors import ConfigError
 
-Convert = Callable[[Any], Any]
+DATE, TIME_OF_DAY = "google/type/date.proto", "google/type/timeofday.proto"
+DECIMAL, TIMESTAMP = "confluent/type/decimal.proto", "google/protobuf/timestamp.proto"
+# By path: the package, and its only message with its fields, which are numbered from 1.
+_FILES: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
+    DATE: ("google.type", "Date", (("year", "INT32"), ("month", "INT32"), ("day", "INT32"))),
+    TIME_OF_DAY: (
+        "google.type",
+        "TimeOfDay",
+        tuple((name, "INT32") for name in ("hours", "minutes", "seconds", "nanos")),
+    ),
+    DECIMAL: (
+        "confluent.type",
+        "Decimal",
+        (("value", "BYTES"), ("precision", "UINT32"), ("scale", "INT32")),
+    ),
+}
+_MOST_INDEXES = 100
 _SPACE = "google.protobuf."
+
+
+File = tuple[str, bytes]
+
+
+class Descriptions(Protocol):
+    """A source of schemas in Protobuf, such as a registry."""
+
+    def described(self, id: int | str) -> Sequence[File]:  # noqa: A002 -- as registries call it
+        """The files of an id's schema.
+
+        Raises:
+            SchemaUnknown: the id has no schema, or one that is not in Protobuf.
+        """
+        ...
+
+
+def library() -> Any:
+    """The package `google.protobuf`, with the parts that are used.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        package = import_module("google.protobuf")
+        for name in ("descriptor_pb2", "descriptor_pool", "message", "message_factory"):
+            import_module(f"google.protobuf.{name}")
+    except ImportError as error:
+        raise ConfigError(
+            f"cannot read or write Protobuf: {error.name} is not installed",
+            hint='Install it: pip install "ikebana[protobuf]".',
+        ) from error
+    return package
+
+
+def pool_of(files: Sequence[File]) -> Any:
+    """A pool with the files and everything that they import.
+
+    Raises:
+        SchemaUnknown: a file is invalid, or imports a file that is missing.
+    """
+    of = library()
+    pool = of.descriptor_pool.DescriptorPool()
+    parsed = []
+    try:
+        for path, file in files:
+            parsed.append(of.descriptor_pb2.FileDescriptorProto.FromString(file))
+            parsed[-1].name = path
+        for each in parsed:
+            for path in each.dependency:
+                _add_known(pool, path, others={other.name for other in parsed})
+            pool.Add(each)
+        pool.FindFileByName(parsed[-1].name)
+    except (of.message.DecodeError, KeyError, TypeError, IndexError):
+        raise SchemaUnknown("its schema cannot be read with") from None
+    return pool
+
+
+def _add_known(pool: Any, path: str, others: set[str]) -> None:
+    """Add a well-known file that schemas import, unless it is there.
+
+    Raises: SchemaUnknown, if it is none of the well-known files.
+    """
+    if path in others or _has(pool, path):
+        return
+    if path in _FILES:
+        pool.Add(known_file(path))
+        return
+    package, _, file = path.rpartition("/")
+    if package != "google/protobuf" or not file.removesuffix(".proto").isidentifier():
+        raise SchemaUnknown(f'its schema imports "{path}", which the registry does not give')
+    try:
+        module = import_module(f"google.protobuf.{file.removesuffix('.proto')}_pb2")
+    except ImportError:
+        raise SchemaUnknown(f'its schema imports "{path}", which is not known') from None
+    for other in module.DESCRIPTOR.dependencies:
+        _add_known(pool, other.name, others)
+    pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+
+
+def _has(pool: Any, path: str) -> bool:
+    try:
+        pool.FindFileByName(path)
+    except KeyError:
+        return False
+    return True
+
+
+def known_file(path: str) -> Any:
+    """One of the well-known files for types of SQL."""
+    of = library().descriptor_pb2
+    package, name, fields = _FILES[path]
+    file = of.FileDescriptorProto(name=path, package=package, syntax="proto3")
+    message = file.message_type.add(name=name)
+    optional = of.FieldDescriptorProto.LABEL_OPTIONAL
+    for number, (field, kind) in enumerate(fields, 1):
+        kind_of = of.FieldDescriptorProto.Type.Value(f"TYPE_{kind}")
+        message.field.add(name=field, number=number, label=optional, type=kind_of)
+    return file
+
+
+def entry_of(field: str) -> str:
+    """The name that Protobuf gives to the entries of a map."""
+    return "".join(part[:1].upper() + part[1:] for part in field.split("_")) + "Entry"
+
+
+def message_at(pool: Any, file: str, indexes: Sequence[int]) -> Any:
+    """The class of the messages at a place of a file.
+
+    Raises:
+        DecodeError: the file has no message there.
+    """
+    file_descriptor = pool.FindFileByName(file)
+    types = [*file_descriptor.message_types_by_name.values()]
+    descriptor = None
+    for index in indexes:
+        if not 0 <= index < len(types):
+            raise DecodeError("Protobuf", "its schema has no message at the place that it names")
+        descriptor = types[index]
+        types = [*descriptor.nested_types]
+    assert descriptor is not None, "a place without a number"
+    return library().message_factory.GetMessageClass(descriptor)
+
+
+def indexes_of(message: bytes, start: int) -> tuple[tuple[int, ...], int]:
+    """The place of a message's type, and where the message itself begins.
+
+    >>> indexes_of(bytes([0, 7]), 0), indexes_of(bytes([4, 2, 0, 7]), 0)
+    (((0,), 1), ((1, 0), 3))
+
+    Raises:
+        DecodeError: the message has no valid place.
+    """
+    count, at = _number(message, start)
+    if not count:
+        return (0,), at
+    if not 0 < count <= _MOST_INDEXES:
+        raise DecodeError("Protobuf", "it does not say of which message of its schema it is")
+    indexes = []
+    for _ in range(count):
+        number, at = _number(message, at)
+        indexes.append(number)
+    return tuple(indexes), at
+
+
+def _number(message: bytes, at: int) -> tuple[int, int]:
+    """Read a signed number in the form of Protobuf; return it and its end."""
+    value = shift = 0
+    while at < len(message) and shift < 64:
+        byte = message[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value >> 1 ^ -(value & 1), at
+        shift += 7
+    raise DecodeError("Protobuf", "it is too short for the place of its type")
 
 
 class ProtobufDecoder:
@@ -134,7 +310,7 @@ class Messages:
             return self.of(field.message_type)
         match field.type:
             case field.TYPE_BYTES:
-                return _base64
+                return CONVERTS["bytes"]
             case field.TYPE_STRING:
                 return _text
             case field.TYPE_FLOAT:
@@ -151,10 +327,6 @@ class Messages:
 def _key(key: Any) -> str:
     """The key of a map as a name of JSON."""
     return str(key).lower() if isinstance(key, bool) else str(key)
-
-
-def _base64(value: bytes) -> str:
-    return b64encode(value).decode()
 
 
 def _text(value: Any) -> str:
@@ -231,7 +403,7 @@ _WELL_KNOWN: dict[str, Convert] = {
     **{f"{_SPACE}{name}Value": _wrapped for name in _WRAPPERS},
     f"{_SPACE}FloatValue": lambda message: CONVERTS["float"](message.value),
     f"{_SPACE}DoubleValue": lambda message: CONVERTS["double"](message.value),
-    f"{_SPACE}BytesValue": lambda message: _base64(message.value),
+    f"{_SPACE}BytesValue": lambda message: CONVERTS["bytes"](message.value),
     f"{_SPACE}Value": _json,
     f"{_SPACE}Struct": _struct,
     f"{_SPACE}ListValue": _list,
@@ -293,3 +465,211 @@ class ProtobufUpserts(KeyedUpserts):
         key = self._images.key(data, self._key_columns)
         assert key is not None, "the key has columns"
         return key
+
+
+# The text of a `.proto` file: some registries, such as Apicurio's, have no other form.
+#
+# What describes no message is left out: options, services, extensions, reserved numbers.  The pool
+# finds the types of fields by their names.  Groups and editions are not read.
+
+_TOKEN = re.compile(
+    r"""\s+ | //[^\n]* | /\*.*?\*/
+    | (?P<token> "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*' | \.?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*
+        | [-+]?\.?\d[\w.]* | . )""",
+    re.VERBOSE | re.DOTALL,
+)
+_SCALARS = frozenset(
+    [
+        *("double", "float", "bool", "string", "bytes", "int32", "int64", "uint32", "uint64"),
+        *("sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64"),
+    ]
+)
+_OPEN, _CLOSE = "{[(<", "}])>"
+
+
+def parsed_text(path: str, text: str) -> Any:
+    """The description of a file.
+
+    Raises:
+        ConfigError: the library is not installed.
+        SchemaUnknown: the text is none of a file, or has what is not read.
+    """
+    file = library().descriptor_pb2.FileDescriptorProto(name=path, syntax="proto2")
+    try:
+        _Reader(text).file(file)
+    except ValueError:
+        raise SchemaUnknown("the text of its schema cannot be read") from None
+    return file
+
+
+class _Reader:
+    """Reads tokens from the first to the last one.  It raises: ValueError."""
+
+    def __init__(self, text: str) -> None:
+        matches = _TOKEN.finditer(text)
+        self._tokens: Iterator[str] = (m["token"] for m in matches if m["token"] is not None)
+        self._next = next(self._tokens, "")
+
+    def file(self, file: Any) -> None:
+        """Everything."""
+        while self._next:
+            match self._take():
+                case "syntax":
+                    self._expect("=")
+                    file.syntax = self._quoted()
+                    self._expect(";")
+                case "package":
+                    file.package = self._take()
+                    self._expect(";")
+                case "import":
+                    if self._next == "public":
+                        file.public_dependency.append(len(file.dependency))
+                    if self._next in ("public", "weak"):
+                        self._take()
+                    file.dependency.append(self._quoted())
+                    self._expect(";")
+                case "message":
+                    self._message(file.message_type.add(), is_new=file.syntax == "proto3")
+                case "enum":
+                    self._enum(file.enum_type.add())
+                case "option" | "service" | "extend":
+                    self._skip()
+                case ";":
+                    pass
+                case _:
+                    raise ValueError
+
+    def _message(self, message: Any, *, is_new: bool) -> None:
+        message.name = self._take()
+        # The choices of proto3 between a value and none follow the others.
+        optional: list[Any] = []
+
+        def part(word: str) -> None:
+            match word:
+                case "message":
+                    self._message(message.nested_type.add(), is_new=is_new)
+                case "enum":
+                    self._enum(message.enum_type.add())
+                case "option" | "reserved" | "extensions" | "extend":
+                    self._skip()
+                case "oneof":
+                    message.oneof_decl.add(name=self._take())
+                    self._choice(message)
+                case "map" if self._next == "<":
+                    self._map(message)
+                case "repeated" | "required" | "optional":
+                    field = self._field(message, self._take(), word)
+                    if is_new and word == "optional":
+                        optional.append(field)
+                case ";":
+                    pass
+                case _:
+                    self._field(message, word)
+
+        self._block(part)
+        for field in optional:
+            field.proto3_optional, field.oneof_index = True, len(message.oneof_decl)
+            message.oneof_decl.add(name=f"_{field.name}")
+
+    def _choice(self, message: Any) -> None:
+        index = len(message.oneof_decl) - 1
+
+        def part(word: str) -> None:
+            if word == "option":
+                self._skip()
+            elif word != ";":
+                self._field(message, word).oneof_index = index
+
+        self._block(part)
+
+    def _map(self, message: Any) -> None:
+        self._expect("<")
+        key = self._take()
+        self._expect(",")
+        value = self._take()
+        self._expect(">")
+        entry = message.nested_type.add(name=entry_of(self._next))
+        entry.options.map_entry = True
+        for number, (name, kind) in enumerate([("key", key), ("value", value)], 1):
+            _typed(entry.field.add(name=name, number=number), kind, "optional")
+        self._field(message, entry.name, "repeated")
+
+    def _field(self, message: Any, kind: str, label: str = "optional") -> Any:
+        if kind == "group":
+            raise ValueError
+        field = message.field.add(name=self._take())
+        _typed(field, kind, label)
+        self._expect("=")
+        field.number = int(self._take(), 0)
+        options = self._skip()
+        for at, pair in enumerate(pairwise(options)):
+            if pair == ("default", "="):
+                field.default_value = _default(options[at + 2 :], field)
+        return field
+
+    def _enum(self, enum: Any) -> None:
+        enum.name = self._take()
+
+        def part(word: str) -> None:
+            if word in ("option", "reserved"):
+                self._skip()
+            elif word != ";":
+                self._expect("=")
+                enum.value.add(name=word, number=int(self._take(), 0))
+                self._skip()
+
+        self._block(part)
+
+    def _block(self, part: Callable[[str], None]) -> None:
+        """Read the parts in braces, each from its first word on."""
+        self._expect("{")
+        while self._next != "}":
+            part(self._take())
+        self._take()
+
+    def _skip(self) -> list[str]:
+        """Skip up to a semicolon, or over the braces that end a part; return the tokens."""
+        depth = 0
+        tokens = []
+        while True:
+            tokens.append(token := self._take())
+            depth += (token in _OPEN) - (token in _CLOSE)
+            if not depth and (token == ";" or (token == "}" and self._next != ";")):
+                return tokens
+
+    def _quoted(self) -> str:
+        text = self._take()
+        if text[:1] not in ('"', "'"):
+            raise ValueError
+        return text[1:-1]
+
+    def _expect(self, token: str) -> None:
+        if self._take() != token:
+            raise ValueError
+
+    def _take(self) -> str:
+        if not (token := self._next):
+            raise ValueError
+        self._next = next(self._tokens, "")
+        return token
+
+
+def _typed(field: Any, kind: str, label: str) -> None:
+    field.label = field.Label.Value(f"LABEL_{label.upper()}")
+    if kind in _SCALARS:
+        field.type = field.Type.Value(f"TYPE_{kind.upper()}")
+    else:
+        field.type_name = kind
+
+
+def _default(tokens: list[str], field: Any) -> str:
+    """The default that tokens begin with, as descriptions have it: bytes stay escaped."""
+    token = tokens[0]
+    if token == "-":
+        return token + tokens[1]
+    if token[0] not in ('"', "'"):
+        return token
+    escaped = field.type == field.Type.Value("TYPE_STRING") and "\\" in token
+    # Escapes are of the bytes of UTF-8.
+    bare = token.encode().decode("unicode_escape").encode("latin-1").decode() if escaped else token
+    return bare[1:-1]

@@ -33,13 +33,13 @@ from zlib import crc32
 from ikebana.codecs import canonical
 from ikebana.codecs.avro_out import datum_of
 from ikebana.codecs.avro_schema import Part, Schemas
-from ikebana.codecs.protobuf import ProtobufDecoder
-from ikebana.codecs.protobuf_files import (
+from ikebana.codecs.protobuf import (
     DATE,
     DECIMAL,
     TIME_OF_DAY,
     TIMESTAMP,
     Descriptions,
+    ProtobufDecoder,
     entry_of,
     library,
     message_at,

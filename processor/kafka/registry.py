@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
-from ikebana.codecs.protobuf_files import File
-from ikebana.codecs.protobuf_text import parsed_text
+from ikebana.codecs.protobuf import File, parsed_text
 from ikebana.errors import AwayError, ConfigError, SourceError
 from ikebana.processor.kafka.client import PATIENCE_S
 

@@ -55,7 +55,7 @@ EXCUSED = {
     "processor/base/calls.py: ctypes": "it stops a thread of ours, and reads nothing",
     "processor/cli/main.py: import_module": "a command, by a table of ours",
     "codecs/formats.py: import_module": "a codec of ours, by the table of formats",
-    "codecs/protobuf_files.py: import_module": (
+    "codecs/protobuf.py: import_module": (
         "parts of google.protobuf, which may not be installed: those of a list of ours, and its "
         "well-known types, by names that are identifiers"
     ),

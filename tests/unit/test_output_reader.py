@@ -15,7 +15,7 @@ from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.debezium_out import EnvelopeOrigin, to_envelopes
 from ikebana.codecs.formats import OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.codecs.protobuf_files import File
+from ikebana.codecs.protobuf import File
 from ikebana.codecs.protobuf_out import files_of
 from ikebana.codecs.shape import Ids, OutputShape, encoded, framed
 from ikebana.codecs.sql_type import parsed

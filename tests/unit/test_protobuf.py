@@ -11,8 +11,16 @@ from ikebana.codecs import canonical
 from ikebana.codecs.avro_schema import SchemaUnknown
 from ikebana.codecs.change import Needs
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.protobuf import ProtobufDecoder, ProtobufUpserts
-from ikebana.codecs.protobuf_files import File, indexes_of, library, message_at, pool_of
+from ikebana.codecs.protobuf import (
+    File,
+    ProtobufDecoder,
+    ProtobufUpserts,
+    indexes_of,
+    library,
+    message_at,
+    parsed_text,
+    pool_of,
+)
 from ikebana.codecs.protobuf_out import (
     back,
     carries,
@@ -23,7 +31,6 @@ from ikebana.codecs.protobuf_out import (
     schemas,
     writers,
 )
-from ikebana.codecs.protobuf_text import parsed_text
 from ikebana.codecs.shape import Ids, OutputShape, encoded, framed
 from ikebana.codecs.sql_type import parsed
 from ikebana.codecs.upsert_out import OutputMessage
