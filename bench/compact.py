@@ -19,8 +19,7 @@ from pathlib import Path
 
 import ikebana
 from ikebana.codecs import diff
-from ikebana.codecs.progress import ProgressRecord
-from ikebana.codecs.snapshot_record import topic_of
+from ikebana.codecs.diff import ProgressRecord, topic_of
 from ikebana.processor.base.verify import CollectionDigest
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.broker import running

@@ -37,7 +37,7 @@ from measure import Watched
 from rich.console import Console
 from upsert import RUN, machine, records_of
 
-from ikebana.codecs.progress import ProgressRecord, decode
+from ikebana.codecs.diff import ProgressRecord, decode_progress
 from ikebana.processor.kafka import broker
 
 _CONSOLE = Console()
@@ -230,7 +230,9 @@ class Bench:
             found = list(records_of(self._servers, topic))
         except KeyError:
             return []
-        return [Closed(decode(each.value()), each.timestamp()[1] / 1000) for each in found]
+        return [
+            Closed(decode_progress(each.value()), each.timestamp()[1] / 1000) for each in found
+        ]
 
     def _batches(self, begin: float, end: float) -> dict[str, Any]:
         """How far apart readers of the output of before see batches."""

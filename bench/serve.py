@@ -24,7 +24,7 @@ from pathlib import Path
 import ikebana
 from ikebana.arrangements.shared_rocks import SharedDatabase
 from ikebana.codecs import diff
-from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.broker import running

@@ -27,7 +27,7 @@ from typing import Any
 
 import ikebana
 from ikebana.codecs import diff
-from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.errors import AwayError
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.broker import running

@@ -1,7 +1,7 @@
 """Messages of outputs in Avro, upserts and Debezium's envelopes: written, and read back.
 
-`upsert_out` or `debezium_out` makes the messages in JSON, which are then encoded by the schemas of
-an `OutputShape`; these follow from the types of the output's columns:
+`output_messages` or `debezium_out` makes the messages in JSON, which are then encoded by the
+schemas of an `OutputShape`; these follow from the types of the output's columns:
 
 | SQL | Avro |
 |---|---|
@@ -52,7 +52,7 @@ from ikebana.codecs.avro import AvroDecoder
 from ikebana.codecs.avro_schema import Framing, Part, Schemas, applied, each, locate, picked
 from ikebana.codecs.encodings import Convert, days_of, from_base64, instant_of, time_of_day
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.shape import MisfitError, OutputShape, Writers, has_names
+from ikebana.codecs.output_messages import MisfitError, OutputShape, Writers, has_names
 from ikebana.codecs.sql_type import (
     JSON,
     Array,

@@ -25,8 +25,9 @@ import msgspec
 
 from ikebana.codecs import canonical
 from ikebana.codecs.cdcv2 import Fact
+from ikebana.codecs.diff import time_header
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.upsert_out import OutputMessage, Violation, changed, time_header
+from ikebana.codecs.output_messages import OutputMessage, Violation, changed
 
 CONNECTOR = "ikebana"
 MOST_MESSAGES = 10_000
@@ -71,7 +72,7 @@ def to_envelopes(
             violations.append(Violation(key, time, _TOO_MANY))
             continue
         tail = _TAIL % (CONNECTOR.encode(), name, time, name, table)
-        headers = time_header(time)
+        headers = [time_header(time)]
         for before, after, op in _changes(key, diffs):
             value = _ENVELOPE % (before or b"null", after or b"null", tail, op, time)
             messages.append(OutputMessage(key, value, headers))

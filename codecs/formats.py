@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from ikebana.codecs import cdcv2
     from ikebana.codecs.avro_schema import Part, Schemas
     from ikebana.codecs.debezium_out import EnvelopeOrigin
+    from ikebana.codecs.output_messages import OutputMessage, OutputShape, Violation, Writers
     from ikebana.codecs.protobuf import Descriptions
-    from ikebana.codecs.shape import OutputShape, Writers
     from ikebana.codecs.sql_type import SqlType
-    from ikebana.codecs.upsert_out import OutputMessage, Violation
 
 ADDED_PREFIX = "__"
 """The prefix of the names of fields that Debezium adds to a row."""
@@ -129,7 +128,7 @@ class Back(Protocol):
 
 
 class OutputCodec(Protocol):
-    """Writes and reads back the changes of keys; `upsert_out` and `debezium_out` implement it."""
+    """Writes and reads back the changes of keys, as `output_messages` and `debezium_out` do."""
 
     def write(
         self,
@@ -340,9 +339,9 @@ def _facts_in_avro() -> FactCodec:
 
 
 def _upserts() -> OutputCodec:
-    from ikebana.codecs import upsert_out
+    from ikebana.codecs import output_messages
 
-    return upsert_out
+    return output_messages
 
 
 def _envelopes() -> OutputCodec:

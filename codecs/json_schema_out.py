@@ -34,7 +34,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.avro_out import datum_of
 from ikebana.codecs.avro_schema import Part, Schemas
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.shape import MisfitError, OutputShape, Writers
+from ikebana.codecs.output_messages import MisfitError, OutputShape, Writers
 from ikebana.codecs.sql_type import JSON, Array, List, Map, Scalar, SqlType, Struct
 from ikebana.codecs.sql_type import Decimal as DecimalType
 

@@ -33,6 +33,7 @@ from zlib import crc32
 from ikebana.codecs import canonical
 from ikebana.codecs.avro_out import datum_of
 from ikebana.codecs.avro_schema import Part, Schemas
+from ikebana.codecs.output_messages import MisfitError, OutputShape, Writers, has_names
 from ikebana.codecs.protobuf import (
     DATE,
     DECIMAL,
@@ -45,7 +46,6 @@ from ikebana.codecs.protobuf import (
     message_at,
     pool_of,
 )
-from ikebana.codecs.shape import MisfitError, OutputShape, Writers, has_names
 from ikebana.codecs.sql_type import JSON, Array, List, Map, Scalar, SqlType, Struct
 from ikebana.codecs.sql_type import Decimal as DecimalType
 

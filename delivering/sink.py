@@ -41,7 +41,7 @@ from typing import Literal, Protocol, get_args
 
 import pyarrow as pa
 
-from ikebana.codecs.progress import Times
+from ikebana.codecs.diff import Times
 from ikebana.delivering.columns import Column, Typing
 from ikebana.delivering.spool import Spooled
 from ikebana.errors import AwayError, ConfigError

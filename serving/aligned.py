@@ -18,8 +18,8 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from ikebana.codecs.diff import Times
 from ikebana.codecs.formats import OUTPUT_FORMATS
-from ikebana.codecs.progress import Times
 from ikebana.errors import ConfigError
 from ikebana.processor.base.processes import Closes, uncollected
 from ikebana.processor.base.rows import KeyedUpdate

@@ -23,7 +23,7 @@ import msgspec
 from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import SharedDatabase
 from ikebana.arrangements.update import pieces
-from ikebana.codecs.progress import Times
+from ikebana.codecs.diff import Times
 from ikebana.errors import ConfigError
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import EPOCH_MS

@@ -42,8 +42,8 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from ikebana.codecs.canonical import canonical
+from ikebana.codecs.diff import Times
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.progress import Times
 
 META = b"m"
 CURRENT = b"c"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from ikebana.codecs.progress import Times
+from ikebana.codecs.diff import Times
 from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.base.processes import Closes
 from ikebana.processor.base.rows import KeyedUpdate

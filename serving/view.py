@@ -19,7 +19,7 @@ import msgspec
 
 from ikebana.arrangements.rocks import LocalDamageError, after
 from ikebana.arrangements.shared_rocks import Entries, View
-from ikebana.codecs.progress import Times
+from ikebana.codecs.diff import Times
 from ikebana.errors import IkebanaError
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import moment

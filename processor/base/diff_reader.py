@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 from ikebana.codecs import diff
 from ikebana.codecs.cdcv2 import Cdcv2Message, Fact, Progress, UpdateFacts
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
-from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import IkebanaError, SourceError
 from ikebana.processor.base.rows import KeyedUpdate
 

@@ -29,7 +29,7 @@ from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from ikebana.arrangements.update import pieces
-from ikebana.codecs.progress import ProgressRecord, Promise
+from ikebana.codecs.diff import ProgressRecord, Promise
 from ikebana.processor.base import texts
 from ikebana.processor.base.diff_reader import ClosedBatch, History, Part, PlacedUpdate
 

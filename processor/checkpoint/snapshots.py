@@ -9,7 +9,7 @@ topic.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ikebana.codecs.snapshot_record import SnapshotRecord
+from ikebana.codecs.diff import SnapshotRecord
 from ikebana.errors import SourceError
 from ikebana.processor.base.texts import moment
 from ikebana.processor.checkpoint.refusal import Reason, Refusal

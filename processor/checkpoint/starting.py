@@ -7,7 +7,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.processor.base.offsets import Offsets, TopicInfo
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged
 from ikebana.processor.checkpoint.commits import Lease, Marker

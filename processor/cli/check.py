@@ -10,8 +10,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from ikebana.codecs.diff import SnapshotRecord
 from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
-from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.processor.base.diff_reader import History, NoDiffError, Part
 from ikebana.processor.base.texts import counted, moment
 from ikebana.processor.base.verify import Offence, Summary, Verifier

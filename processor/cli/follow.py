@@ -16,8 +16,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.codecs.formats import OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
-from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import SourceError
 from ikebana.processor.base.diff_reader import ClosedBatch, History, Part, PlacedUpdate
 from ikebana.processor.base.texts import EPOCH_MS, counted, moment, span

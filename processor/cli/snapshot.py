@@ -9,9 +9,9 @@ import click
 import msgspec
 
 from ikebana.codecs.canonical import canonical
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import FACT_FORMATS, OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
-from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.base.diff_reader import History, PlacedUpdate, Published
 from ikebana.processor.base.rows import KeyedUpdate

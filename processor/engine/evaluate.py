@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ikebana.arrangements.store import MemoryStore, Overlay
 from ikebana.arrangements.update import Interval, Update, consolidate
 from ikebana.codecs import canonical, diff
-from ikebana.codecs.progress import pack_times
-from ikebana.codecs.upsert_out import OutputMessage
+from ikebana.codecs.diff import pack_times
+from ikebana.codecs.output_messages import OutputMessage
 from ikebana.errors import ConfigError
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Records, Tick, Updates, add, unpack
 from ikebana.processor.base.sharding import PartitionRange, hop_chunks, owner_of, shard_of

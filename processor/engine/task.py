@@ -39,9 +39,8 @@ from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.rocks import LocalDatabases, OpenDatabases
 from ikebana.arrangements.shard import opened
-from ikebana.codecs.progress import pack_times
-from ikebana.codecs.shape import Ids, framed
-from ikebana.codecs.upsert_out import OutputMessage
+from ikebana.codecs.diff import pack_times
+from ikebana.codecs.output_messages import Ids, OutputMessage, framed
 from ikebana.processor.base import faults
 from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import Records, Tick, pack, size_of, unpack

@@ -22,8 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from ikebana.arrangements.update import pieces
 from ikebana.codecs import diff
-from ikebana.codecs.progress import ProgressRecord
-from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
+from ikebana.codecs.diff import ProgressRecord, SnapshotRecord, topic_of
 from ikebana.errors import SourceError
 from ikebana.processor.base.diff_reader import History, PlacedUpdate
 from ikebana.processor.base.offsets import Offsets, Positions

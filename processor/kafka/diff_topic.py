@@ -16,10 +16,9 @@ from confluent_kafka import Message
 from ikebana.codecs import diff
 from ikebana.codecs.avro_out import InsertedRows
 from ikebana.codecs.avro_schema import Schemas
+from ikebana.codecs.diff import ProgressRecord, SnapshotRecord
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
-from ikebana.codecs.progress import ProgressRecord
-from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.base import diff_reader
 from ikebana.processor.base.diff_reader import (

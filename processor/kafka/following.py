@@ -20,9 +20,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from ikebana.codecs.diff import ProgressRecord, Times
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import FACT_FORMATS, OUTPUT_FORMATS, fact_codec
-from ikebana.codecs.progress import ProgressRecord, Times
 from ikebana.errors import SourceError
 from ikebana.processor.base.diff_reader import Cdcv2Reader, History, Published
 from ikebana.processor.base.rows import KeyedUpdate, maker

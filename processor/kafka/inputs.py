@@ -20,7 +20,7 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ikebana.codecs.snapshot_record import SnapshotRecord
+from ikebana.codecs.diff import SnapshotRecord
 from ikebana.errors import SourceError
 from ikebana.processor.base import texts
 from ikebana.processor.base.notices import Notice

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ikebana.codecs.progress import ProgressRecord, add_times
+from ikebana.codecs.diff import ProgressRecord, add_times
 from ikebana.errors import CheckpointError
 from ikebana.processor.base.offsets import Offsets, Positions
 from ikebana.processor.checkpoint.commits import Marker

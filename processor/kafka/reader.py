@@ -22,9 +22,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from ikebana.codecs import progress
+from ikebana.codecs.diff import ProgressRecord, decode_progress
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import AwayError, IkebanaError, SourceError
 from ikebana.processor.kafka import client
 from ikebana.processor.kafka.client import PATIENCE_S
@@ -208,7 +207,7 @@ def timestamp_of(message: Message) -> int | None:
 def progress_record(message: Message, refusal: type[IkebanaError]) -> ProgressRecord:
     """Decode a record of a progress topic; raise a `refusal` for any other message."""
     try:
-        return progress.decode(message.value())
+        return decode_progress(message.value())
     except DecodeError as error:
         raise refusal(
             f"cannot use {message.topic()}[0]@{message.offset()}: {error.reason}",

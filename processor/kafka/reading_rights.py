@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 
+from ikebana.codecs.diff import topic_of
 from ikebana.codecs.formats import FACT_FORMATS
-from ikebana.codecs.snapshot_record import topic_of
 from ikebana.errors import AccessError
 from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.kafka import client

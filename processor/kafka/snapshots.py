@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ikebana.codecs import snapshot_record
+from ikebana.codecs.diff import SnapshotRecord, decode_snapshot, topic_of
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
 from ikebana.errors import AccessError, SourceError
 from ikebana.processor.base import diff_reader
 from ikebana.processor.base.diff_reader import PlacedUpdate
@@ -182,7 +181,7 @@ class Snapshots:
 
     def _record(self, value: bytes | None, offset: int) -> SnapshotRecord:
         try:
-            return snapshot_record.decode(value)
+            return decode_snapshot(value)
         except DecodeError as error:
             raise SourceError(
                 f"cannot use {self.name}[{RECORDS}]@{offset}: {error.reason}",

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.codecs.progress import ProgressRecord
-from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
+from ikebana.codecs.diff import ProgressRecord, SnapshotRecord, topic_of
 from ikebana.errors import SourceError
 from ikebana.processor.base.texts import moment
 from ikebana.processor.kafka.diff_topic import DiffTopic

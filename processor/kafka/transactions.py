@@ -26,7 +26,7 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ikebana.codecs import diff
-from ikebana.codecs.upsert_out import OutputMessage
+from ikebana.codecs.output_messages import OutputMessage
 from ikebana.errors import AwayError, CheckpointError, FencedError, LateError, SourceError
 from ikebana.processor.base.rows import KeyedUpdate, in_columns_of
 from ikebana.processor.checkpoint.commits import Marker

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ikebana.codecs.shape import Ids
+from ikebana.codecs.output_messages import Ids
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.notices import Check, checked

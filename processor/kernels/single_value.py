@@ -17,7 +17,7 @@ import msgspec
 
 from ikebana.arrangements.store import Part, Store
 from ikebana.codecs.errors import error_record
-from ikebana.codecs.upsert_out import changed
+from ikebana.codecs.output_messages import changed
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,

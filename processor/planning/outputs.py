@@ -8,8 +8,8 @@ an input names, or the key of another collection.
 import functools
 from collections.abc import Iterator
 
-from ikebana.codecs.progress import Promise
-from ikebana.codecs.shape import OutputShape, namespace_of
+from ikebana.codecs.diff import Promise
+from ikebana.codecs.output_messages import OutputShape, namespace_of
 from ikebana.codecs.sql_type import JSON, SqlType, Struct, type_of
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.results import result_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ikebana.codecs.change import DeclaredColumns, Needs
 from ikebana.codecs.column_encodings import encoding
 from ikebana.codecs.formats import FORMATS, IN_REGISTRY
-from ikebana.codecs.shape import namespace_of
+from ikebana.codecs.output_messages import namespace_of
 from ikebana.codecs.sql_type import TypeTextError
 from ikebana.errors import ConfigError
 from ikebana.processor.base.texts import instead

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from ikebana.codecs.snapshot_record import topic_of
+from ikebana.codecs.diff import topic_of
 from ikebana.processor.base.machine import write_whole
 from ikebana.processor.base.offsets import Positions
 from ikebana.processor.kafka import client

@@ -63,8 +63,8 @@ from pyspark.sql.types import (
 
 from ikebana.codecs.encodings import INTEGERS
 from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
+from ikebana.codecs.output_messages import changed, violation
 from ikebana.codecs.sql_type import Decimal, type_of
-from ikebana.codecs.upsert_out import changed, violation
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.authoring.proposing.notices import absent_words
 from ikebana.processor.base import diff_reader, texts

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, BooleanType, StringType, StructType
 
-from ikebana.codecs.upsert_out import OutputMessage
+from ikebana.codecs.output_messages import OutputMessage
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.base.arrow_json import objects
 from ikebana.processor.base.texts import instead

@@ -13,12 +13,12 @@ from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import LARGEST, TOO_LARGE
 from ikebana.codecs import cdcv2
 from ikebana.codecs.debezium_out import EnvelopeOrigin
+from ikebana.codecs.diff import time_header
 from ikebana.codecs.formats import FactCodec
-from ikebana.codecs.shape import encoded
-from ikebana.codecs.upsert_out import (
+from ikebana.codecs.output_messages import (
     OutputMessage,
     Violation,
-    time_header,
+    encoded,
     violation_record,
 )
 from ikebana.processor.base.rows import KeyedUpdate
@@ -71,7 +71,7 @@ def _by_key(plan: Plan, output: Output, updates: Sequence[KeyedUpdate], store: S
         if traits.latest:
             # The state has the value of each key after the change.
             latest = [
-                OutputMessage(change.key, change.after, time_header(change.time))
+                OutputMessage(change.key, change.after, [time_header(change.time)])
                 for change in changes.keys
                 if change.before != change.after
             ]

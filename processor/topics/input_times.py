@@ -27,7 +27,7 @@ from typing import NamedTuple
 import msgspec
 
 from ikebana.codecs.cdcv2 import Progress
-from ikebana.codecs.progress import add_times, pack_times
+from ikebana.codecs.diff import add_times, pack_times
 from ikebana.processor.base.diff_reader import ContradictionError
 from ikebana.processor.base.offsets import Offsets, Positions, have_reached
 from ikebana.processor.base.rows import FIRST, InSource, Judged, Seen

@@ -25,11 +25,11 @@ from ikebana.codecs import canonical
 from ikebana.codecs.canonical import projection
 from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.change import Change, Codec, Headers
+from ikebana.codecs.diff import pack_times
 from ikebana.codecs.encodings import timestamp_of
 from ikebana.codecs.errors import DecodeError, error_record
 from ikebana.codecs.formats import fact_codec
 from ikebana.codecs.plain import Plain
-from ikebana.codecs.progress import pack_times
 from ikebana.errors import SourceError
 from ikebana.processor.base import diff_reader
 from ikebana.processor.base.diff_reader import PlacedUpdate

@@ -6,7 +6,7 @@ kinds have no order that means anything, so nothing can be read as of a time of 
 
 from collections.abc import Mapping
 
-from ikebana.codecs.progress import Times
+from ikebana.codecs.diff import Times
 from ikebana.errors import IkebanaError
 from ikebana.processor.base.texts import EPOCH_MS
 from ikebana.processor.planning.plan import LOG_CLOCKS, Input, Plan

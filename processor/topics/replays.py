@@ -28,8 +28,8 @@ import msgspec
 
 from ikebana.arrangements.update import Interval, pieces, sums
 from ikebana.codecs.cdcv2 import Progress
+from ikebana.codecs.diff import SnapshotRecord, topic_of
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
 from ikebana.errors import SourceError
 from ikebana.processor.base import diff_reader
 from ikebana.processor.base.offsets import Positions, offset_in, portion

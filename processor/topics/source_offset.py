@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
+from ikebana.codecs.diff import SnapshotRecord, topic_of
 from ikebana.processor.base.offsets import Positions, offset_in
 from ikebana.processor.base.transition import NO_TRANSITION, Transition
 from ikebana.processor.planning import progress

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.processor.base.offsets import Offsets, Positions, count_between, offset_in, portion
 from ikebana.processor.base.transition import NOTHING_REPLAYED, ReadBackSpan, Replayed
 from ikebana.processor.planning.plan import Plan

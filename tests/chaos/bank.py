@@ -9,7 +9,7 @@ from random import Random
 from confluent_kafka import KafkaException, Message, Producer
 
 from ikebana.codecs import diff
-from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.processor.kafka import client, topics
 from support.output_judge import settled, time_and_diff
 from support.pipeline_processes import insist

@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 import ikebana
-from ikebana.codecs.snapshot_record import topic_of
+from ikebana.codecs.diff import topic_of
 from ikebana.errors import FencedError, SourceError
 from ikebana.processor.base.rows import Updates, unpack, updates_of
 from ikebana.processor.base.transition import Stage, Transition

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from ikebana import Column, Input, Output, Plan, Upsert
-from ikebana.codecs.progress import ProgressRecord, Times
+from ikebana.codecs.diff import ProgressRecord, Times
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.cli.main import cli
 from ikebana.processor.kafka import first_messages

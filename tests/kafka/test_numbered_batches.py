@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 from confluent_kafka import KafkaException
 
-from ikebana.codecs.upsert_out import OutputMessage
+from ikebana.codecs.output_messages import OutputMessage
 from ikebana.errors import CheckpointError, SourceError
 from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.broker import Broker

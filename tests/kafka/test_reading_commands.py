@@ -18,8 +18,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.codecs.errors import error_record
-from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.cli.main import main
 from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.broker import Broker

@@ -31,8 +31,7 @@ from ikebana.codecs.avro_schema import SchemaUnknown
 from ikebana.codecs.change import Change, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import OUTPUT_FORMATS
-from ikebana.codecs.shape import encoded, framed
-from ikebana.codecs.upsert_out import to_upserts
+from ikebana.codecs.output_messages import encoded, framed, to_upserts
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.cli.main import cli

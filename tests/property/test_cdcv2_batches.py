@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Interval
 from ikebana.codecs.cdcv2 import Cdcv2Message, Fact, Progress, UpdateFacts
-from ikebana.codecs.progress import add_times, pack_times
+from ikebana.codecs.diff import add_times, pack_times
 from ikebana.processor.base.diff_reader import Cdcv2Reader, ContradictionError
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate
 from ikebana.processor.base.sharding import shard_of

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ikebana import Column, Concat, EventTime, Input, Output, Plan, Reduce, Upsert, evaluate
 from ikebana.codecs import canonical, cdcv2, diff
-from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.topics.taking import ClosedProgress
 from ikebana.testing import Run, Topics

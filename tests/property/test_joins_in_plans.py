@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ikebana import Column, Input, Output, Plan
 from ikebana.arrangements.update import Update
 from ikebana.codecs import diff
-from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.engine import replaying

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ikebana import Column, Concat, EventTime, Input, Linear, Output, Plan, Reduce, Upsert, steps
 from ikebana.codecs import canonical, diff
-from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.topics.taking import ClosedProgress

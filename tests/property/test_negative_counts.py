@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ikebana import Column, Concat, Input, Linear, Output, Plan, steps
 from ikebana.codecs import canonical, diff
-from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator

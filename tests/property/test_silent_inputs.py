@@ -20,7 +20,7 @@ from ikebana import (
     evaluate,
 )
 from ikebana.codecs import canonical, cdcv2, diff
-from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.topics.event_time import Where
 from ikebana.processor.topics.taking import LAST_TIME, ClosedProgress

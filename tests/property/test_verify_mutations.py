@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ikebana.codecs.progress import ProgressRecord, Promise
+from ikebana.codecs.diff import ProgressRecord, Promise
 from ikebana.processor.base.diff_reader import (
     PlacedUpdate,
     portions,

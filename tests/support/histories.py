@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from ikebana import DeltaJoin, Input, JoinInput, Output, Plan, Upsert
-from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
 from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker

@@ -16,10 +16,9 @@ from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Dropped, Manifest
 from ikebana.arrangements.run import Change, Head, Run
-from ikebana.codecs import cdcv2, cdcv2_avro, diff, progress, snapshot_record
+from ikebana.codecs import cdcv2, cdcv2_avro, diff
+from ikebana.codecs.diff import ProgressRecord, SnapshotRecord
 from ikebana.codecs.errors import error_record
-from ikebana.codecs.progress import ProgressRecord
-from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.processor.base import rows
 from ikebana.processor.base.noted import Noted, NotedRecord
 from ikebana.processor.base.rows import Judged, Seen, Updates
@@ -325,8 +324,8 @@ KEPT = (
     Kept("run", (HEAD, CHANGES), _run, _run_read),
     Kept("commit-record", MARKER, *json_of(Marker)),
     Kept("lease", LEASE, *json_of(Lease)),
-    Kept("progress-record", PROGRESS, ProgressRecord.encode, progress.decode),
-    Kept("snapshot-record", SNAPSHOT, SnapshotRecord.encode, snapshot_record.decode),
+    Kept("progress-record", PROGRESS, ProgressRecord.encode, diff.decode_progress),
+    Kept("snapshot-record", SNAPSHOT, SnapshotRecord.encode, diff.decode_snapshot),
     Kept("source-offset", OFFSET, lambda o: msgspec.json.encode(o.to_json()), _offset_read),
     Kept("exchange-row", EXCHANGED, rows.pack, rows.unpack),
     Kept("diff-headers", (7, -1), _headers, _headers_read),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from ikebana.codecs.progress import Times
+from ikebana.codecs.diff import Times
 from ikebana.processor.base.listening import Address, Listening, Tls
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kafka.following import AnotherTopicError, ClosedTimes, Piece, Resume

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from confluent_kafka import TopicPartition
 
 from ikebana.codecs import diff
-from ikebana.codecs.progress import ProgressRecord, Promise
+from ikebana.codecs.diff import ProgressRecord, Promise
 from ikebana.processor.kafka import client, topics
 from support.waiting import wait_until
 

@@ -28,9 +28,15 @@ from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.change import Needs
 from ikebana.codecs.debezium_avro import DebeziumAvro
 from ikebana.codecs.debezium_out import EnvelopeOrigin, to_envelopes
-from ikebana.codecs.shape import Ids, OutputShape, encoded, framed, namespace_of
+from ikebana.codecs.output_messages import (
+    Ids,
+    OutputMessage,
+    OutputShape,
+    encoded,
+    framed,
+    namespace_of,
+)
 from ikebana.codecs.sql_type import parsed
-from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.processor.kafka.written_schemas import subjects_of
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.outputs import shape_of

@@ -13,7 +13,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.cdcv2 import Fact, consolidate
 from ikebana.codecs.change import Codec, Ignored, Needs
 from ikebana.codecs.debezium_out import MOST_MESSAGES, EnvelopeOrigin, to_envelopes
-from ikebana.codecs.upsert_out import to_upserts
+from ikebana.codecs.output_messages import to_upserts
 
 ORIGIN = EnvelopeOrigin("home", "people")
 K1, K2 = b'{"id":1}', b'{"id":2}'

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 
-from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.errors import SourceError
 from ikebana.processor.base.diff_reader import ClosedBatch
 from ikebana.processor.kafka import client, following, topics

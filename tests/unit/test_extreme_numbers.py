@@ -26,8 +26,8 @@ from ikebana import (
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import LARGEST, Interval, pieces, sums
 from ikebana.codecs import canonical, diff
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.base.diff_reader import ClosedBatch, PlacedUpdate
 from ikebana.processor.base.rows import KeyedUpdate

@@ -10,7 +10,7 @@ import pytest
 
 from ikebana import Column, EventTime, Input, Output, Plan, Reduce, Upsert
 from ikebana.codecs import canonical, cdcv2, diff
-from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.processor.planning.plan import TimeDomain
 from ikebana.processor.topics.reclock import BatchTrigger, mint
 from ikebana.processor.topics.source_offset import SourceOffset

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from ikebana.codecs import diff, progress
+from ikebana.codecs import diff
 from ikebana.codecs.change import Change, Needs
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.codecs.errors import DecodeError, error_record
 from ikebana.codecs.plain import Plain, PlainFormat
-from ikebana.codecs.progress import ProgressRecord
 
 
 @pytest.mark.parametrize(
@@ -118,12 +118,12 @@ def test_a_progress_record_is_written_and_read() -> None:
     """Its key is the batch's number, its value a JSON object."""
     assert RECORD.key() == b"7"
     assert json.loads(RECORD.encode()) == MESSAGE
-    assert progress.decode(RECORD.encode()) == RECORD
+    assert diff.decode_progress(RECORD.encode()) == RECORD
 
 
 def test_a_progress_record_may_have_fields_that_we_do_not_know() -> None:
     """What a later writer of this version adds is no matter."""
-    assert progress.decode(json.dumps({**MESSAGE, "new": [1]}).encode()) == RECORD
+    assert diff.decode_progress(json.dumps({**MESSAGE, "new": [1]}).encode()) == RECORD
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_progress_record_may_have_fields_that_we_do_not_know() -> None:
 def test_what_is_no_progress_record_has_a_reason(message: bytes | None, reason: str) -> None:
     """Whatever lies in the topic is told for what it is."""
     with pytest.raises(DecodeError) as caught:
-        progress.decode(message)
+        diff.decode_progress(message)
 
     assert (caught.value.codec, caught.value.reason) == ("progress record", reason)
 
@@ -165,7 +165,7 @@ def test_a_progress_record_that_cannot_be_used_is_refused_without_its_payload(
 ) -> None:
     """The reason names the field; a record of another version is told by its version alone."""
     with pytest.raises(DecodeError) as caught:
-        progress.decode(json.dumps({**MESSAGE, **fields}).encode())
+        diff.decode_progress(json.dumps({**MESSAGE, **fields}).encode())
 
     assert caught.value.reason == reason
 

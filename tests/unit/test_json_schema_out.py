@@ -11,10 +11,9 @@ from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Needs
 from ikebana.codecs.formats import Framed
 from ikebana.codecs.json_schema_out import KIND, schemas, writers
+from ikebana.codecs.output_messages import Ids, OutputMessage, OutputShape, encoded, framed
 from ikebana.codecs.plain import Plain
-from ikebana.codecs.shape import Ids, OutputShape, encoded, framed
 from ikebana.codecs.sql_type import parsed
-from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.processor.kafka.written_schemas import subjects_of
 from ikebana.processor.planning.checking import checked
 

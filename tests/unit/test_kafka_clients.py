@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ikebana.codecs.progress import ProgressRecord, decode
+from ikebana.codecs.diff import ProgressRecord, decode_progress
 from ikebana.errors import AwayError, SourceError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.rows import KeyedUpdate
@@ -274,7 +274,7 @@ def test_progress_ends_are_high_watermarks(sent: Sent) -> None:
 
 
 def _decoded(value: bytes) -> ProgressRecord:
-    return decode(value)
+    return decode_progress(value)
 
 
 def test_what_no_batch_reads_again_is_deleted() -> None:

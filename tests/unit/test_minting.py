@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ikebana import EventTime, Input, Output, Plan
-from ikebana.codecs.progress import pack_times
+from ikebana.codecs.diff import pack_times
 from ikebana.processor.base.rows import Seen
 from ikebana.processor.base.transition import Replayed, Stage, Transition
 from ikebana.processor.topics import event_time, taking

@@ -12,7 +12,7 @@ from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Dropped, Manifest
 from ikebana.arrangements.run import Run
 from ikebana.codecs.change import Column
-from ikebana.codecs.progress import pack_times
+from ikebana.codecs.diff import pack_times
 from ikebana.errors import CheckpointError, FencedError
 from ikebana.processor.base.rows import Tick, Upserts, pack
 from ikebana.processor.base.transition import Replayed, Stage, Transition

@@ -13,13 +13,12 @@ from ikebana.codecs import canonical
 from ikebana.codecs.avro_out import schemas
 from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.debezium_out import EnvelopeOrigin, to_envelopes
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.codecs.formats import OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
-from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.output_messages import Ids, OutputMessage, OutputShape, encoded, framed
 from ikebana.codecs.protobuf import File
 from ikebana.codecs.protobuf_out import files_of
-from ikebana.codecs.shape import Ids, OutputShape, encoded, framed
 from ikebana.codecs.sql_type import parsed
-from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.base.diff_reader import ClosedBatch, NoDiffError, decode
 from ikebana.processor.base.verify import batch_offence

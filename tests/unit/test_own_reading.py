@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ikebana.codecs.snapshot_record import SnapshotRecord
+from ikebana.codecs.diff import SnapshotRecord
 from ikebana.errors import SourceError
 from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.kafka import client, own_reading, topics

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from ikebana import Plan
-from ikebana.codecs.snapshot_record import topic_of
+from ikebana.codecs.diff import topic_of
 from ikebana.errors import CheckpointError, SourceError
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.base.transition import ReadBackSpan, Stage

@@ -18,7 +18,7 @@ from ikebana import (
 )
 from ikebana.arrangements.update import Update
 from ikebana.codecs.change import Column
-from ikebana.codecs.progress import Promise
+from ikebana.codecs.diff import Promise
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.engine.evaluate import Evaluation, evaluate
 from ikebana.processor.linear.chain import chain, consolidated

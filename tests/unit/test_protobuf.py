@@ -11,6 +11,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.avro_schema import SchemaUnknown
 from ikebana.codecs.change import Needs
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.output_messages import Ids, OutputMessage, OutputShape, encoded, framed
 from ikebana.codecs.protobuf import (
     File,
     ProtobufDecoder,
@@ -31,9 +32,7 @@ from ikebana.codecs.protobuf_out import (
     schemas,
     writers,
 )
-from ikebana.codecs.shape import Ids, OutputShape, encoded, framed
 from ikebana.codecs.sql_type import parsed
-from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import ConfigError
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.engine.testing.run import Run

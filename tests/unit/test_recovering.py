@@ -11,7 +11,7 @@ from ikebana import Plan
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.update import Interval
 from ikebana.codecs.cdcv2 import Progress
-from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.diff import ProgressRecord
 from ikebana.errors import SourceError
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.base.offsets import TopicInfo

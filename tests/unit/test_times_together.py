@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import ikebana
 from ikebana import EventTime, Input, Output, Plan, Upsert
-from ikebana.codecs.progress import Times
+from ikebana.codecs.diff import Times
 from ikebana.errors import AwayError, IkebanaError
 from ikebana.processor.base import log_lines
 from ikebana.processor.cli.main import cli

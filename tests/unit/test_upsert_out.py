@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ikebana import Update, accumulate
 from ikebana.codecs.cdcv2 import Fact
-from ikebana.codecs.upsert_out import Violation, to_upserts, violation_record
+from ikebana.codecs.output_messages import Violation, to_upserts, violation_record
 
 A, B, C = b'"a"', b'"b"', b'"c"'
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from ikebana.codecs.progress import ProgressRecord, Promise
+from ikebana.codecs.diff import ProgressRecord, Promise
 from ikebana.errors import SourceError
 from ikebana.processor.base.diff_reader import (
     ClosedBatch,

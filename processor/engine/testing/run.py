@@ -11,8 +11,8 @@ import msgspec
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Collection as Counted
 from ikebana.arrangements.update import Interval, Update
-from ikebana.codecs.progress import ProgressRecord
-from ikebana.codecs.upsert_out import OutputMessage
+from ikebana.codecs.diff import ProgressRecord
+from ikebana.codecs.output_messages import OutputMessage
 from ikebana.errors import CheckpointError, ConfigError
 from ikebana.processor.base.offsets import Offsets, Positions
 from ikebana.processor.base.rows import KeyedUpdate, Records, Tick, pack, unpack

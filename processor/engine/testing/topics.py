@@ -4,8 +4,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from ikebana.codecs import canonical, diff
-from ikebana.codecs.progress import ProgressRecord
-from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
+from ikebana.codecs.diff import ProgressRecord, SnapshotRecord, topic_of
 from ikebana.processor.checkpoint.inputs import first_offsets
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.planning.plan import Input

@@ -1,0 +1,224 @@
+"""The messages of outputs with one value a key: upserts, and their form with a registry's schemas.
+
+For each time and key with a changed value an upsert says the new value, or is a tombstone if
+there is none.  The messages come in the order of times, then keys; applied in this order they
+make the collection at every time.
+
+This takes all updates of a time and key together, but no state: if a key has one value, its
+updates show the old value.  Consolidated, they are +1 of the new value, -1 of the old one, or
+both.  Anything else is a violation: the key gets no message at this time, because no value would
+be right.  Some violations do not show in the updates of one time, such as a second value that
+comes while the first one stays; if a collection may have these, `processor.kernels.single_value`
+finds them with state.
+
+Formats with schemas in a registry have an `OutputShape`, the types of an output's messages.  A
+`WrittenCodec` makes schemas of them, and encodes messages in JSON by these schemas.  `encoded` is
+common to all such formats: a message that does not fit its schema is a violation, so it is left
+out, and its reason names the column.  A body has no prefix: `framed` adds the ids that a registry
+gives to the schemas.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ikebana.codecs.cdcv2 import Fact
+from ikebana.codecs.diff import Headers, time_header
+from ikebana.codecs.errors import error_record
+from ikebana.codecs.sql_type import Array, List, Map, Scalar, SqlType, Struct
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+"""Matches names of records and fields, in Avro and in Protobuf."""
+
+
+class OutputMessage(NamedTuple):
+    """A Kafka message; the value of a tombstone is None."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class Violation(NamedTuple):
+    """A key with updates at a time that cannot be written; the reason contains no data."""
+
+    key: bytes | None
+    time: int
+    reason: str
+
+
+def to_upserts(
+    updates: Iterable[Fact], _origin: object = None, _empty: object = None
+) -> tuple[list[OutputMessage], list[Violation]]:
+    """Write the updates of closed times as upserts, in order of time and key.
+
+    >>> messages, _ = to_upserts([(b"1", b'"a"', 7, -1), (b"1", b'"b"', 7, 1)])
+    >>> messages
+    [OutputMessage(key=b'1', value=b'"b"', headers=[('time', b'7')])]
+    """
+    messages, violations = [], []
+    for time, key, diffs in changed(updates):
+        if (reason := violation(key, diffs)) is not None:
+            violations.append(Violation(key, time, reason))
+            continue
+        value = next((value for value, diff in diffs.items() if diff > 0), None)
+        messages.append(OutputMessage(key, value, [time_header(time)]))
+    return messages, violations
+
+
+write = to_upserts
+
+
+def reader() -> Callable[[bytes | None, bytes | None], list[tuple[bytes, int]]]:
+    """Read upserts back: the old value of a key comes from the messages before, in its partition.
+
+    >>> read = reader()
+    >>> read(b"1", b'"a"'), read(b"1", b'"b"'), read(b"1", None)
+    ([(b'"a"', 1)], [(b'"a"', -1), (b'"b"', 1)], [(b'"b"', -1)])
+    """
+    values: dict[bytes | None, bytes] = {}
+
+    def read(key: bytes | None, value: bytes | None) -> list[tuple[bytes, int]]:
+        before = values.pop(key, None)
+        changes = [] if before is None else [(before, -1)]
+        if value is not None:
+            values[key] = value
+            changes.append((value, 1))
+        return changes
+
+    return read
+
+
+def violation(key: bytes | None, diffs: Mapping[bytes, int]) -> str | None:
+    """Say why the consolidated diffs of a key's values cannot be an upsert; None if they can."""
+    if key is None:
+        return "there is no key"
+    match sorted(diffs.values()):
+        case [1] | [-1] | [-1, 1]:
+            return None
+        case [-1, -1, *_]:
+            return "more than one value goes"
+        case [*_, 1, 1]:
+            return "more than one value comes"
+        case _:
+            return "a value comes or goes more than once"
+
+
+def changed(updates: Iterable[Fact]) -> Iterator[tuple[int, bytes | None, dict[bytes, int]]]:
+    """Yield each (time, key) with changed values, in this order, with the diffs by value."""
+    groups: dict[tuple[int, bytes | None], dict[bytes, int]] = {}
+    for key, value, time, diff in updates:
+        at = time, key
+        group = groups.get(at)
+        if group is None:
+            groups[at] = {value: diff}
+        else:
+            group[value] = group.get(value, 0) + diff
+    for at in sorted(groups, key=_by_time_and_key):
+        diffs = {value: diff for value, diff in groups[at].items() if diff}
+        if diffs:
+            yield *at, diffs
+
+
+def _by_time_and_key(at: tuple[int, bytes | None]) -> tuple[int, bool, bytes]:
+    return at[0], at[1] is not None, at[1] or b""
+
+
+def violation_record(output: str, violation: Violation) -> bytes:
+    """Make the error record of a violation in an output."""
+    reason = f"output {output} at time {violation.time}: {violation.reason}"
+    return error_record(reason, None, violation.key, None)
+
+
+class MisfitError(Exception):
+    """A value is not of the type of its column; `path` names the field."""
+
+    def __init__(self, path: str, kind: SqlType | str) -> None:
+        super().__init__(f'column "{path}" is not of type {kind}')
+
+
+class OutputShape(NamedTuple):
+    """The types of an output's messages: its key, and the columns of its rows.
+
+    `space` is the namespace of the records.  A key of unknown type is JSON.  With
+    `envelope`, values are Debezium's.
+    """
+
+    space: str
+    key_type: SqlType
+    columns: tuple[tuple[str, SqlType], ...]
+    envelope: bool = False
+
+
+class Writers(NamedTuple):
+    """Encode the JSON of keys and of values as messages.  They raise: MisfitError."""
+
+    key: Callable[[bytes], bytes]
+    value: Callable[[bytes], bytes]
+
+
+def encoded(
+    writers: Writers, messages: Iterable[OutputMessage]
+) -> tuple[list[OutputMessage], list[Violation]]:
+    """Encode messages in JSON; a message without a key keeps none."""
+    done: list[OutputMessage] = []
+    violations: list[Violation] = []
+    for key, value, headers in messages:
+        try:
+            body = None if value is None else writers.value(value)
+            done.append(OutputMessage(None if key is None else writers.key(key), body, headers))
+        except MisfitError as error:
+            time = int(next(of for name, of in headers if name == "time") or 0)
+            violations.append(Violation(key, time, str(error)))
+    return done, violations
+
+
+class Ids(NamedTuple):
+    """The ids that a registry has given to the schemas of an output's keys and values."""
+
+    key: int
+    value: int
+
+
+def framed(messages: Sequence[OutputMessage], ids: Ids) -> list[OutputMessage]:
+    """Add Confluent's prefix: a byte of 0, and the id of the schema in four bytes.
+
+    >>> framed([OutputMessage(b"k", None, [])], Ids(1, 2))
+    [OutputMessage(key=b'\\x00\\x00\\x00\\x00\\x01k', value=None, headers=[])]
+    """
+    of_key, of_value = (b"\0" + number.to_bytes(4, "big") for number in ids)
+    return [
+        OutputMessage(
+            None if key is None else of_key + key,
+            None if value is None else of_value + value,
+            headers,
+        )
+        for key, value, headers in messages
+    ]
+
+
+def namespace_of(topic: str) -> str:
+    """A namespace of Avro or Protobuf for the messages of a topic.
+
+    >>> namespace_of("shop.orders-by-day.2024")
+    'shop.orders_by_day._2024'
+    """
+    return ".".join(map(_as_name, topic.split(".")))
+
+
+def _as_name(part: str) -> str:
+    text = "".join(c if NAME.fullmatch(c) or c.isdigit() else "_" for c in part)
+    return text if NAME.fullmatch(text) else f"_{text}"
+
+
+def has_names(kind: SqlType) -> bool:
+    """Whether all fields within a type have valid names of Avro, and maps have texts as keys."""
+    match kind:
+        case Struct(fields):
+            return all(NAME.fullmatch(name) and has_names(of) for name, of in fields)
+        case List(of) | Array(of) | Map(Scalar("VARCHAR"), of):
+            return has_names(of)
+        case Map(_, of):
+            # Keys of JSON objects are texts.
+            return has_names(of)
+    return True
