@@ -64,7 +64,7 @@ def test_a_run_is_live_then_ready_and_says_all_that_is_watched(
     assert early[0] == 503
     assert json.loads(early[1])["reason"].startswith("not ready: start-up has come to: ")
     assert status == 200
-    # There are no joins, no inputs with times of their own, and few records.
+    # There are no joins, no inputs with times of their own, no sinks, and few records.
     assert chart_metrics.missing(text) == [
         "ikebana_arrangement_info",
         "ikebana_hot_key_share",
@@ -72,6 +72,11 @@ def test_a_run_is_live_then_ready_and_says_all_that_is_watched(
         "ikebana_input_holds",
         "ikebana_input_silent",
         "ikebana_join_key_matches",
+        "ikebana_sink_behind_offsets",
+        "ikebana_sink_frontier",
+        "ikebana_sink_lag_seconds",
+        "ikebana_sink_ready",
+        "ikebana_sink_restarts",
         "ikebana_waiting_records",
     ]
     values = dict(re.findall(r"^(ikebana_\w+\{.*\}) (\S+)$", text, re.MULTILINE))

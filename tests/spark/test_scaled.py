@@ -17,7 +17,7 @@ SCRIPT = """
 import sys
 from pyspark.sql import SparkSession
 from ikebana.processor.spark.executors import executors_of
-from ikebana.processor.spark.supervised import ask_for
+from ikebana.processor.spark.executors import ask_for
 from support.waiting import wait_until
 
 builder = SparkSession.builder.master(sys.argv[1]).config("spark.driver.host", "127.0.0.1")
