@@ -31,7 +31,7 @@ from ikebana import Input, Output, Upsert
 from ikebana.arrangements.manifest import Manifest
 from ikebana.processor.base.rows import Tick, pack
 from ikebana.processor.checkpoint.commits import Marker
-from ikebana.processor.kafka import broker, client, markers, progress_topic
+from ikebana.processor.kafka import broker, client, progress_topic, transactions
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.plan import Plan
@@ -191,9 +191,9 @@ class Steps:
         )
         found = {"minting": self._took(mint)}
         found["ticks"] = self._took(lambda: [pack(tick) for _ in range(self._shards)])
-        lease = TransactionalProducer(self._kafka, markers.driver_id(self._name), 60)
+        lease = TransactionalProducer(self._kafka, transactions.driver_id(self._name), 60)
         owners = [
-            TransactionalProducer(self._kafka, markers.task_id(self._name, shard), 60)
+            TransactionalProducer(self._kafka, transactions.task_id(self._name, shard), 60)
             for shard in range(self._shards)
         ]
         found[_COMMITS] = self._took(lambda: self._commit(owners))
@@ -201,7 +201,7 @@ class Steps:
             told: list[Marker] = []
 
             def read() -> None:
-                told[:] = markers.last_markers(reader, self.plan.markers_topic, self._shards)
+                told[:] = transactions.last_markers(reader, self.plan.markers_topic, self._shards)
                 assert len(told) == self._shards
 
             found["reading commits"] = self._took(read)
@@ -216,7 +216,7 @@ class Steps:
         for shard, owner in enumerate(owners):
             marker = self._marker(shard)
             with owner.transaction() as producer:
-                markers.produce_marker(producer, self.plan.markers_topic, marker)
+                transactions.produce_marker(producer, self.plan.markers_topic, marker)
 
     def _marker(self, shard: int) -> Marker:
         return Marker(

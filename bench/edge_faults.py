@@ -743,7 +743,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:cluster commit records are hidden by what was aborted since": (
         "tests/kafka/test_commit_records.py",
-        "processor/kafka/markers.py",
+        "processor/kafka/transactions.py",
         "elif at.start < at.end and (marker",
         "elif at.start > at.end and (marker",
     ),

@@ -281,13 +281,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "transactional ids without the checkpoint's": (
         CLIENTS,
-        "processor/kafka/markers.py",
+        "processor/kafka/transactions.py",
         '{TRANSACTIONS}{checkpoint}-{shard}"',
         '{TRANSACTIONS}-{shard}"',
     ),
     "the markers topic has retention": (
         CLIENTS,
-        "processor/kafka/markers.py",
+        "processor/kafka/transactions.py",
         '"cleanup.policy": "compact",',
         '"cleanup.policy": "compact,delete",',
     ),
@@ -461,8 +461,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "an error commits what was produced so far": (
         CLIENTS,
         "processor/kafka/transactions.py",
-        "                self._producer.abort_transaction(_REQUEST_S)\n",
-        "                self._producer.commit_transaction(_REQUEST_S)\n",
+        "                self._producer.abort_transaction(REQUEST_S)\n",
+        "                self._producer.commit_transaction(REQUEST_S)\n",
     ),
     "a row is lost between the halves": (
         QUERY,

@@ -1,8 +1,8 @@
 """Markers and the lease, which shards and the driver commit together with a batch's updates.
 
 A shard's last marker decides what its task does with a batch: adopt a committed one, compute it,
-or stop.  This module has the values and functions over several of them; `kafka.markers` writes and
-reads them.
+or stop.  This module has the values and functions over several of them; `kafka.transactions`
+writes and reads them.
 """
 
 from collections.abc import Sequence

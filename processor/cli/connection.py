@@ -1,4 +1,4 @@
-"""Options for commands that read one topic: its brokers, and its format."""
+"""Options for commands that read topics: their brokers, formats and times."""
 
 import functools
 import os
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ikebana.errors import ConfigError
-from ikebana.processor.base.texts import instead
+from ikebana.processor.base.texts import instead, parse_moment
 from ikebana.processor.kafka import reading_rights
 from ikebana.processor.kafka.client import with_registry
 
@@ -19,6 +19,42 @@ if TYPE_CHECKING:
 
 _DEFAULT = "localhost:9092"
 Command = Callable[..., None]
+
+
+class Time(click.ParamType[int]):
+    """A time of an output: a whole number, or a date with or without a time of day."""
+
+    name = "time"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Parse the argument, or refuse it with the forms that it may have."""
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_moment(str(value))
+        except ValueError:
+            self.fail(
+                f'"{value}" is no time: give a whole number, or, where times are milliseconds, '
+                "a date like 2024-02-29 or 2024-02-29T12:30:00Z (UTC if it names no zone)",
+                param,
+                ctx,
+            )
+
+
+# The value of "now" in `TimeOrNow`, a time that no output has.
+NOW = -(2**64)
+
+
+class TimeOrNow(Time):
+    """A time of an output, or `now`."""
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Parse the argument, or refuse it with the forms that it may have."""
+        return NOW if value == "now" else super().convert(value, param, ctx)
 
 
 BROKERS = click.option(

@@ -18,7 +18,7 @@ from ikebana.processor.base.diff_reader import Part, PlacedUpdate
 from ikebana.processor.base.texts import counted, iso, moment
 from ikebana.processor.cli import finding
 from ikebana.processor.cli.follow import text
-from ikebana.processor.cli.values import shown
+from ikebana.processor.cli.state import shown
 from ikebana.processor.kafka import reading_rights
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.kafka.reader import RangeReader

@@ -22,8 +22,7 @@ from ikebana.errors import SourceError
 from ikebana.processor.base.diff_reader import ClosedBatch, History, Part, PlacedUpdate
 from ikebana.processor.base.texts import EPOCH_MS, counted, moment, span
 from ikebana.processor.base.verify import batch_offence
-from ikebana.processor.cli.connection import connected
-from ikebana.processor.cli.values import NOW, TimeOrNow
+from ikebana.processor.cli.connection import NOW, TimeOrNow, connected
 from ikebana.processor.kafka.diff_topic import DiffTopic
 
 # The interval of polls.

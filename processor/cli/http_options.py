@@ -1,19 +1,35 @@
-"""Options of HTTP: of servers (addresses, tokens, TLS), and of commands that connect to one."""
+"""Options of HTTP: of servers (addresses, tokens, TLS), and of commands that connect to one.
+
+Numbers are finite, as times in seconds have to be.
+"""
 
 import functools
+import math
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 from ikebana.errors import ConfigError
 from ikebana.processor.base.listening import Address, Listening, Tls, is_local
 from ikebana.processor.base.log_lines import note
-from ikebana.processor.cli.values import Number
 
 _FILE = click.Path(path_type=Path)
+
+
+class Number(click.FloatRange):
+    """A finite number within bounds; click's own type accepts NaN."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Parse the argument, or refuse it as click refuses what is no number."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
+        return number
 
 
 def address(value: str) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""The `ikebana` command; each subcommand is a file of its own, imported when it is used."""
+"""The `ikebana` command; the file of a subcommand is imported when it is used."""
 
 import atexit
 import errno
@@ -20,9 +20,9 @@ _COMMANDS = {
     "new": ("new", "Write a first pipeline file, from a topic or as a sample."),
     "run": ("run", "Run a pipeline."),
     "preflight": ("preflight", "Check whether a pipeline could start now."),
-    "explain": ("explain", "Show what a pipeline will do."),
+    "explain": ("plan", "Show what a pipeline will do."),
     "plan": ("plan", "Show what an edited pipeline file changes."),
-    "schema": ("schema", "Print the JSON Schema of pipeline files, for editors."),
+    "schema": ("new", "Print the JSON Schema of pipeline files, for editors."),
     "follow": ("follow", "Watch an output topic: updates, frontier, lag."),
     "serve": ("serve", "Serve outputs as of any time: over HTTP, in SQL, from Python."),
     "deliver": ("deliver", "Keep tables of a database or a lake equal to outputs, exactly once."),
@@ -30,11 +30,11 @@ _COMMANDS = {
     "sql": ("sql", "Query outputs in SQL as of a time."),
     "check": ("check", "Verify that an output topic is complete and correct."),
     "snapshot": ("snapshot", "Print an output's collection as of a time."),
-    "compact": ("compact", "Write snapshots of output topics, and delete old records."),
+    "compact": ("snapshot", "Write snapshots of output topics, and delete old records."),
     "errors": ("errors", "List the current errors of a pipeline."),
     "state": ("state", "List, verify and read a checkpoint, offline."),
-    "recover": ("recover", "Rebuild a lost checkpoint from the pipeline's topics."),
-    "rescale": ("rescale", "Rewrite a checkpoint for another number of shards."),
+    "recover": ("state", "Rebuild a lost checkpoint from the pipeline's topics."),
+    "rescale": ("state", "Rewrite a checkpoint for another number of shards."),
     "prepare": ("prepare", "Make later starts of `run` faster on this machine."),
     "broker": ("broker", "Start a Kafka broker on this machine, to try things out."),
     "demo": ("demo", "Run a pipeline on real data and check the result."),

@@ -1,4 +1,4 @@
-"""`ikebana new`: write a first pipeline file with comments."""
+"""Commands for those who write pipeline files: a first file, and the JSON Schema of all."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -143,3 +143,18 @@ def _proposed(
         click.echo(line, err=True)
     text: str = writer.written(name, proposals, brokers, registry)
     return text
+
+
+@click.command("schema")
+def schema_command() -> None:
+    """Print the JSON Schema of pipeline files.
+
+    \b
+    ikebana schema > pipeline.schema.json
+
+    Editors with YAML's language server complete and check a file that begins with the line
+    "# yaml-language-server: $schema=pipeline.schema.json", if the schema is beside it.
+    """
+    from ikebana.processor.authoring.schema import published
+
+    click.echo(published(), nl=False)

@@ -10,8 +10,13 @@ import click
 from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.machine import private_files
 from ikebana.processor.cli.connection import BROKERS, CONFIG, outputs_told
-from ikebana.processor.cli.http_options import access_options, address, listening, ready_within
-from ikebana.processor.cli.values import Number
+from ikebana.processor.cli.http_options import (
+    Number,
+    access_options,
+    address,
+    listening,
+    ready_within,
+)
 from ikebana.processor.kafka import reading_rights
 
 if TYPE_CHECKING:

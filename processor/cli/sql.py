@@ -16,9 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ikebana.errors import ConfigError
-from ikebana.processor.cli.connection import read_config
+from ikebana.processor.cli.connection import Time, read_config
 from ikebana.processor.cli.http_options import Credentials, with_credentials
-from ikebana.processor.cli.values import Time
 from ikebana.processor.kafka import following, reading_rights
 
 if TYPE_CHECKING:

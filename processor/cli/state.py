@@ -1,29 +1,24 @@
-"""`ikebana state`: list, verify and read a checkpoint, offline."""
+"""Commands for checkpoints: list, verify and read one, rewrite it for other shards, recover it."""
 
+import base64
 import json
+import os
 import sys
 from collections import Counter
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
 
-from ikebana.arrangements.manifest import Manifest
-from ikebana.arrangements.shard import entries, verify
-from ikebana.errors import ConfigError, IkebanaError, StateFileError
+from ikebana.errors import CheckpointError, ConfigError, IkebanaError, StateFileError
 from ikebana.processor.base.machine import private_files
-from ikebana.processor.base.rows import NULL_KEY
-from ikebana.processor.base.texts import counted, moment, printable
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, existing
-from ikebana.processor.checkpoint.parts import operator_of
-from ikebana.processor.cli.values import shown
-from ikebana.processor.kernels import arrange, upsert
-from ikebana.processor.planning.checking import checked
-from ikebana.processor.planning.joins.stages import joined
-from ikebana.processor.planning.plan import Plan
+
+if TYPE_CHECKING:
+    from ikebana.arrangements.manifest import Manifest
+    from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
+    from ikebana.processor.checkpoint.recovering import Left
+    from ikebana.processor.planning.edits import EditProblem
+    from ikebana.processor.planning.plan import Plan
 
 
 @click.command("state")
@@ -56,13 +51,15 @@ def state_command(
     The pipeline may be running or stopped.  --verify reads every state file and compares it
     with its name and its manifest; the exit status is 1 if a file is damaged.
     """
+    # Imported here, so that `--help` does not wait for DuckDB.
+    from ikebana.processor.checkpoint.checkpoint import Checkpoint, existing
+    from ikebana.processor.spark import state_rows
+
     if relocate:
         moved = Checkpoint(checkpoint).relocate()
         click.echo(f"checkpoint {moved.id} now lies at {moved.location}")
         return
     store, birth = existing(checkpoint)
-    from ikebana.processor.spark import state_rows
-
     manifests = state_rows.manifests(store, birth, batch)
     if reading is not None:
         _read(store, birth, manifests, reading)
@@ -73,8 +70,13 @@ def state_command(
 
 
 def _list(
-    checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest], batch: int | None
+    checkpoint: "Checkpoint", birth: "Birth", manifests: "list[Manifest]", batch: int | None
 ) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from ikebana.processor.base.texts import moment
+
     logged = checkpoint.layout(birth).logged()
     click.echo(f"checkpoint {birth.id} of pipeline {birth.plan['name']}, epoch {birth.epoch}")
     click.echo(f"batches: committed up to {logged.committed}, logged up to {logged.batch}")
@@ -96,7 +98,14 @@ def _list(
     Console(highlight=False).print(table)
 
 
-def _verify(checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest]) -> None:
+def _verify(checkpoint: "Checkpoint", birth: "Birth", manifests: "list[Manifest]") -> None:
+    from rich.console import Console
+    from rich.progress import track
+
+    from ikebana.arrangements.shard import entries, verify
+    from ikebana.processor.base.texts import counted
+    from ikebana.processor.checkpoint.parts import operator_of
+
     console = Console(stderr=True)
     count: Counter[str] = Counter()
     for manifest in track(
@@ -113,11 +122,19 @@ def _verify(checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest]) -> 
     click.echo(f"verified: {sum(len(manifest.runs) for manifest in manifests)} files are sound")
 
 
-def arrangements_in(birth: Birth) -> dict[str, str]:
+def arrangements_in(birth: "Birth") -> dict[str, str]:
     """Descriptions of a checkpoint's arrangements, by the names of their parts.
 
     It is empty if the plan's Python functions cannot be imported here.
     """
+    import msgspec
+
+    from ikebana.processor.base.texts import printable
+    from ikebana.processor.kernels import arrange
+    from ikebana.processor.planning.checking import checked
+    from ikebana.processor.planning.joins.stages import joined
+    from ikebana.processor.planning.plan import Plan
+
     try:
         plan = checked(msgspec.convert(birth.plan, Plan))
     except (msgspec.ValidationError, IkebanaError):
@@ -129,7 +146,12 @@ def arrangements_in(birth: Birth) -> dict[str, str]:
     }
 
 
-def _read(checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest], operator: str) -> None:
+def _read(
+    checkpoint: "Checkpoint", birth: "Birth", manifests: "list[Manifest]", operator: str
+) -> None:
+    from ikebana.arrangements.shard import entries
+    from ikebana.processor.checkpoint.parts import operator_of
+
     upserts = [o["name"] for o in birth.plan["operators"] if o["type"] == "upsert"]
     if operator not in upserts:
         raise ConfigError(
@@ -153,6 +175,9 @@ def _lines(place: bytes, entry: bytes) -> list[dict[str, Any]]:
 
     Other entries, which joins need of its past, are skipped.
     """
+    from ikebana.processor.base.rows import NULL_KEY
+    from ikebana.processor.kernels import upsert
+
     if place[:1] not in (b"k", b"w"):
         return []
     if place[:1] == b"w":
@@ -167,3 +192,177 @@ def _lines(place: bytes, entry: bytes) -> list[dict[str, Any]]:
     if record is not None:
         line["error"] = shown(record)
     return [line]
+
+
+def shown(raw: bytes) -> Any:
+    """Decode JSON; return other UTF-8 text as a string, and other bytes as base64.
+
+    >>> shown(b'{"a":1}'), shown(b"N12345"), shown(b"\\xff")
+    ({'a': 1}, 'N12345', {'base64': '/w=='})
+    """
+    try:
+        return json.loads(raw)
+    except ValueError:
+        pass
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(raw).decode()}
+
+
+@click.command("rescale")
+@click.argument("checkpoint", metavar="CHECKPOINT")
+@click.option("--shards", required=True, type=click.IntRange(1), help="The new number of shards.")
+@click.option("--to", "to", required=True, metavar="DIR", help="The folder of the new checkpoint.")
+@private_files()
+def rescale_command(checkpoint: str, *, shards: int, to: str) -> None:
+    """Rewrite CHECKPOINT for another number of shards.
+
+    \b
+    ikebana rescale ./checkpoint --shards 8 --to ./checkpoint-8
+
+    Stop its pipeline first.  The old checkpoint is not changed, and can still be used
+    until the new one has started.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from ikebana.processor.checkpoint.checkpoint import Checkpoint, existing
+    from ikebana.processor.checkpoint.rescale import rescaled
+    from ikebana.processor.spark import state_rows
+
+    old, birth = existing(checkpoint)
+    manifests = state_rows.manifests(old, birth)
+    total = sum(run.entries for manifest in manifests for run in manifest.runs)
+    console = Console(stderr=True, highlight=False)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("placing entries", total=total)
+        placed = 0
+
+        def count(entries: int) -> None:
+            nonlocal placed
+            placed += entries
+            if placed % 10_000 == 0:
+                bar.update(task, completed=placed)
+
+        new = Checkpoint(to)
+        reborn = rescaled(old, birth, manifests, shards, count, tasks=birth.tasks, new=new)
+        new.write(reborn)
+    click.echo(
+        f"{to}: {placed:,} entries in {shards} shards, continues with batch {reborn.first_batch}\n"
+        f"Set run.checkpoint to {to} and run.shards to {shards}. Once the pipeline has started "
+        f"there, {checkpoint} is refused and can be deleted."
+    )
+    sys.stdout.flush()
+
+
+@click.command("recover")
+@click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path))
+@click.option("--plan", "only_plan", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option(
+    "--timeless",
+    multiple=True,
+    metavar="MACHINE",
+    help="A state machine with steps that do not depend on times. May be repeated.",
+)
+@click.option("--bootstrap-servers", metavar="H:P", help="Brokers; wins over the file.")
+@click.option("--checkpoint", metavar="DIR", help="Path or URI; wins over the file.")
+@private_files()
+def recover_command(
+    file: Path,
+    *,
+    only_plan: bool,
+    timeless: tuple[str, ...],
+    bootstrap_servers: str | None,
+    checkpoint: str | None,
+) -> None:
+    """Rebuild the lost checkpoint of PIPELINE from its topics.
+
+    \b
+    ikebana recover orders.yaml --plan    # what would be done
+
+    The new checkpoint is at run.checkpoint, which has to be empty.  The next run reads all inputs
+    again; the outputs keep their topics and get the difference.  Instances of the lost checkpoint
+    are refused from then on.  What cannot be rebuilt exactly is refused; nothing is written.
+
+    Exit status 0: recovered, or with --plan: it can be.  1: it cannot be, for printed reasons.
+    """
+    from ikebana.processor.checkpoint import recovering
+    from ikebana.processor.checkpoint.checkpoint import Checkpoint
+    from ikebana.processor.cli import finding
+
+    plan, settings = finding.read(
+        file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
+    )
+    plan, place = plan.portable(), Checkpoint(settings.checkpoint)
+    if place.birth() is not None:
+        raise _is_there(settings.checkpoint)
+    # Imported here, so that mistakes in the file are reported before Kafka's client is loaded.
+    from ikebana.processor.kafka import rights
+    from ikebana.processor.kafka import takeover as on_brokers
+
+    left = on_brokers.left_of(plan, settings)
+    if left.lease is None:
+        raise _is_nothing(plan)
+    problems = [*recovering.problems(plan, timeless), *recovering.problems_left(plan, left)]
+    for line in _recovery_lines(plan, left, problems):
+        click.echo(line)
+    if problems:
+        sys.exit(1)
+    topics = [output.topic for output in plan.published if output.topic in left.read_back]
+    rights.demand(plan, settings, max(settings.shards, len(left.markers)), topics)
+    if only_plan:
+        return
+    birth = on_brokers.recover(plan, settings, left, place)
+    click.echo(
+        f"\nrecovered as {birth.id} at {settings.checkpoint}, continues with batch "
+        f"{birth.first_batch}: `ikebana run {file}` builds the state again"
+    )
+
+
+def _is_there(location: str) -> CheckpointError:
+    return CheckpointError(
+        f'cannot recover to "{location}": it has a checkpoint, which may be used',
+        hint="Run the pipeline. If that is refused, because the checkpoint is an old copy, "
+        "move it away or name another folder, and recover then.",
+    )
+
+
+def _is_nothing(plan: "Plan") -> CheckpointError:
+    return CheckpointError(
+        f'pipeline "{plan.name}" has nothing to recover: no instance has left anything in '
+        f'topic "{plan.markers_topic}"',
+        hint="Run it: it starts from nothing. If it has run before, these are other brokers, or "
+        "the topic was deleted; then use a new name of the pipeline and new output topics.",
+    )
+
+
+def _recovery_lines(plan: "Plan", left: "Left", problems: "list[EditProblem]") -> list[str]:
+    """Describe what is read again, the outputs, and the problems that prevent a recovery."""
+    assert left.lease is not None
+    lines = [f"pipeline {plan.name}, lost checkpoint {left.lease.checkpoint}", "", "inputs"]
+    for source in plan.inputs:
+        for topic in source.topics:
+            count = sum(end - left.begins[topic][p] for p, end in left.ends[topic].items())
+            policy = "compacted" if "compact" in left.policies[topic] else "whole"
+            gone = any(left.begins[topic].values())
+            state = "its beginning is gone" if gone else policy
+            lines.append(f'  {source.name}  "{topic}" is read again, {count:,} offsets, {state}')
+    lines += ["", "outputs"]
+    for output in plan.published:
+        stand, unclosed = left.stand(output.name), left.unclosed[output.name].count
+        had = sum(end - start for start, end in left.read_back.get(output.topic, {}).values())
+        text = f"closed up to {stand}, {had:,} offsets to take back"
+        if unclosed:
+            text += f", {unclosed:,} records of a batch that was not closed"
+        if times := left.given_up(output.name):
+            text += f", gives up times {times[0]} to {times[-1]}"
+        lines.append(f'  {output.name}  "{output.topic}" {text}')
+    lines += ["", f"the state is built again at time {left.begin}, after batch {left.batch}"]
+    if any(left.given_up(output.name) for output in plan.published):
+        lines.append("at times that are given up, outputs show what they had at the loss")
+    if problems:
+        lines += ["", "cannot be recovered"]
+        for each in problems:
+            lines += [f"  {each.path} {each.reason}", f"    {each.instead}."]
+    return lines

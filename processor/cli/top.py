@@ -18,8 +18,7 @@ from rich.text import Text
 
 from ikebana.errors import AccessError, AwayError, ConfigError
 from ikebana.processor.base.texts import counted, moment
-from ikebana.processor.cli.http_options import Credentials, with_credentials
-from ikebana.processor.cli.values import Number
+from ikebana.processor.cli.http_options import Credentials, Number, with_credentials
 
 _PATIENCE_S = 10.0
 # Between the two looks of --once, for rates.

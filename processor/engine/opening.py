@@ -26,7 +26,7 @@ from ikebana.processor.checkpoint.evolution import edit_to, hints_kept
 from ikebana.processor.checkpoint.next_step import Desired, Observed, Step, observed_of, start
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.checkpoint.rescale import former_layouts, rescaled
-from ikebana.processor.kafka import client, own_reading, rights
+from ikebana.processor.kafka import client, own_topics, rights
 from ikebana.processor.kafka.inputs import Inputs, refuse_lost
 from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.planning.plan import Plan
@@ -223,7 +223,9 @@ class KafkaWorld:
         rights.demand(plan, settings, birth.shards, edit.read_back)
         return [
             f'what output "{shown(output)}" has had is '
-            + own_reading.words(own_reading.look(settings.kafka, [topic], plan.error_topic))
+            + own_topics.contents_words(
+                own_topics.contents(settings.kafka, [topic], plan.error_topic)
+            )
             for topic, output in edit.read_back.items()
         ]
 

@@ -60,7 +60,7 @@ from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.engine.budget import Budget
 from ikebana.processor.engine.dataflow import Beside, Emitted, advance
 from ikebana.processor.engine.editing import output_intervals
-from ikebana.processor.kafka import loopback, markers
+from ikebana.processor.kafka import loopback, transactions
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.edits import Edit
@@ -197,10 +197,10 @@ def _begun(job: Job, asked: _ShardBatch) -> tuple[TransactionalProducer, Adopt |
     """
     producer = TransactionalProducer(
         {**job.kafka, **job.sink_kafka},
-        markers.task_id(job.checkpoint, asked.shard),
+        transactions.task_id(job.checkpoint, asked.shard),
         job.max_batch_s,
     )
-    end = producer.end_of(job.plan.markers_topic, markers.partition_of(asked.shard))
+    end = producer.end_of(job.plan.markers_topic, transactions.partition_of_shard(asked.shard))
     last = last_marker(job, asked.shard, end)
     decision = verdict(_holder(job, asked), asked.tick, last, asked.manifest)
     if isinstance(decision, Refusal):
@@ -214,8 +214,10 @@ def _holder(job: Job, asked: _ShardBatch) -> Holder:
 
 
 def last_marker(job: Job, shard: int, end: int | None = None) -> Marker | None:
-    """Read the last marker of a shard; `end` is that of `markers.last_record`."""
-    return markers.last_marker(_reader(_frozen(job.kafka)), job.plan.markers_topic, shard, end)
+    """Read the last marker of a shard; `end` is that of `transactions.last_record`."""
+    return transactions.last_marker(
+        _reader(_frozen(job.kafka)), job.plan.markers_topic, shard, end
+    )
 
 
 def _place_of(job: Job, shard: int, databases: LocalDatabases | None = None) -> _ShardPlace:
@@ -307,7 +309,7 @@ def _send(job: Job, producer: TransactionalProducer, computed: Computed, size: i
         # How long the commit takes is not known yet.
         computed.watch.lap("send")
         marker = _marker(job, computed, counts, size)
-        markers.produce_marker(sender, plan.markers_topic, marker)
+        transactions.produce_marker(sender, plan.markers_topic, marker)
         faults.point("before_commit", batch, shard)
     faults.point("after_commit", batch, shard)
     return marker

@@ -2,28 +2,31 @@
 
 Our settings override the user's, so that no setting can undo exactly-once.  If a broker is away,
 a request is repeated up to a deadline, while librdkafka reconnects by itself.
+
+Brokers that lack a rule for a client refuse it; the messages name the right, and the command that
+grants it.
 """
 
 # Decision (full queues fetch again soon): librdkafka's default pause of a second dominated
 # batches as long as there was a backlog.
 
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, repeat
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AclOperation, AdminClient
 
 from ikebana.errors import AccessError, AwayError, ConfigError, IkebanaError
-from ikebana.processor.kafka.acl import grant
 
 Result = TypeVar("Result")
 
 # How long a broker may be away before the pipeline stops with an error.
 PATIENCE_S = 90.0
-_REQUEST_S = 10.0
+REQUEST_S = 10.0
 # Shorter for the first answer: a person waits for it, and a mistake is likelier than an outage.
 _FIRST_PATIENCE_S = 10.0
 _FIRST_REQUEST_S = 1.0
@@ -142,7 +145,7 @@ def reach(settings: Mapping[str, str]) -> None:
     except KafkaException as error:
         raise ConfigError(f"cannot make a Kafka client: {error.args[0].str()}") from error
     # Brokers that refuse the user say so before the first request, a short one, is over.
-    waits_s = chain([_FIRST_REQUEST_S], repeat(_REQUEST_S / 2))
+    waits_s = chain([_FIRST_REQUEST_S], repeat(REQUEST_S / 2))
 
     def ask() -> None:
         try:
@@ -253,11 +256,9 @@ def transactional_producer(
     """
     producer = Producer(producer_settings(settings, transactional_id, timeout_s))
     # Connecting first keeps init_transactions from its half-second of waiting.
-    patiently(lambda: producer.list_topics(timeout=_REQUEST_S), "the brokers")
+    patiently(lambda: producer.list_topics(timeout=REQUEST_S), "the brokers")
     try:
-        patiently(
-            lambda: producer.init_transactions(_REQUEST_S), f"transaction {transactional_id}"
-        )
+        patiently(lambda: producer.init_transactions(REQUEST_S), f"transaction {transactional_id}")
     except KafkaException as error:
         if (named := _refused(error, settings, timeout_s)) is None:
             raise
@@ -326,7 +327,7 @@ def with_leaders(
     except KafkaException as error:
         if error.args[0].code() not in _STALE:
             raise
-        listed = asked.list_topics(timeout=_REQUEST_S).topics
+        listed = asked.list_topics(timeout=REQUEST_S).topics
         if not all(name in listed for name in names):
             raise
         raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)) from error
@@ -353,3 +354,53 @@ def patiently(ask: Callable[[], Result], what: str, patience_s: float = PATIENCE
                 raise _unreachable(what, patience_s, cause.str()) from error
         time.sleep(pause_s)
         pause_s = min(1.0, pause_s * 2)
+
+
+Operations: TypeAlias = set[AclOperation]
+
+# The name of each right, and the consequence of its lack, for messages.
+_RIGHTS = {
+    AclOperation.DESCRIBE: ("Describe", "may not be seen"),
+    AclOperation.READ: ("Read", "may not be read"),
+    AclOperation.WRITE: ("Write", "may not be written"),
+    AclOperation.CREATE: ("Create", "may not be made"),
+    AclOperation.ALTER: ("Alter", "may not get the partitions of new shards"),
+    AclOperation.DELETE: ("Delete", "may not be trimmed"),
+    AclOperation.DESCRIBE_CONFIGS: ("DescribeConfigs", "may not be asked for its settings"),
+}
+# Each of these rights implies Describe, unless a rule denies it.
+_SEEING = {AclOperation.READ, AclOperation.WRITE, AclOperation.ALTER, AclOperation.DELETE}
+
+
+def ordered(operations: Iterable[AclOperation]) -> list[AclOperation]:
+    """Sort operations in the order in which messages name them."""
+    chosen = set(operations)
+    return [each for each in _RIGHTS if each in chosen]
+
+
+def missing_right(operation: AclOperation) -> str:
+    """Describe what a client without this right cannot do."""
+    return _RIGHTS[operation][1]
+
+
+def grant(
+    settings: Mapping[str, str], operations: Operations, *resource: str, whom: str = ""
+) -> str:
+    """Write the command of Kafka that grants missing rights to the user of these settings.
+
+    `resource` are the options of the command that name the resource.
+
+    >>> ann = {"bootstrap.servers": "kafka:9093", "sasl.username": "ann"}
+    >>> grant(ann, {AclOperation.READ}, "--topic", "orders")
+    'Grant Read: kafka-acls --bootstrap-server kafka:9093 --add --allow-principal User:ann \
+--operation Read --topic orders'
+    """
+    if operations & _SEEING:
+        operations = operations - {AclOperation.DESCRIBE}
+    named = [_RIGHTS[each][0] for each in ordered(operations)]
+    user = settings.get("sasl.username")
+    command = ["kafka-acls", "--bootstrap-server", settings["bootstrap.servers"], "--add"]
+    command += ["--allow-principal", f"User:{user or 'NAME'}"]
+    command += [part for each in named for part in ("--operation", each)]
+    whose = "" if user else ", where NAME is whom the brokers take this client for"
+    return f"Grant {' and '.join(named)}{whom}: {shlex.join([*command, *resource])}{whose}"

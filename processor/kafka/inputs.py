@@ -36,7 +36,7 @@ from ikebana.processor.checkpoint.inputs import (
     writer_of,
 )
 from ikebana.processor.checkpoint.refusal import Refusal
-from ikebana.processor.kafka import client, loopback, markers, topics
+from ikebana.processor.kafka import client, loopback, topics, transactions
 from ikebana.processor.kafka.client import patiently
 from ikebana.processor.kafka.reader import Range, RangeReader, progress_record
 from ikebana.processor.kafka.snapshots import Snapshots
@@ -210,7 +210,7 @@ class Inputs:
         """
         deadline = time.monotonic() + _REPLACED_S
         while time.monotonic() < deadline:
-            patiently(lambda: self._admin.list_topics(timeout=topics.REQUEST_S), "the brokers")
+            patiently(lambda: self._admin.list_topics(timeout=client.REQUEST_S), "the brokers")
             ends = topics.ends(self._admin, self._partitions)
             if lost_end(ends, positions) is None:
                 return ends
@@ -414,8 +414,8 @@ class DatedInputs:
         topic = self._plan.markers_topic
         if self._shards_ever is None:
             described = topics.describe(self._admin, [topic])[topic]
-            self._shards_ever = markers.shards_of(described.partitions)
-        return markers.last_markers(self._reader, topic, self._shards_ever)
+            self._shards_ever = transactions.shards_of(described.partitions)
+        return transactions.last_markers(self._reader, topic, self._shards_ever)
 
     def _progress_of(self, knowledge: dict[str, InputTimes]) -> dict[str, list[ClosedProgress]]:
         """Return the closed batches of each diff topic that are not completely read yet."""
@@ -553,7 +553,7 @@ def near(admin: AdminClient, topic: str) -> str | None:
     """The existing topic with a name similar to this one; None if the brokers list none."""
 
     def ask() -> Collection[str]:
-        listed: Mapping[str, object] = admin.list_topics(timeout=topics.REQUEST_S).topics
+        listed: Mapping[str, object] = admin.list_topics(timeout=client.REQUEST_S).topics
         return listed.keys()
 
     return texts.did_you_mean(topic, patiently(ask, "the brokers"))

@@ -14,9 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.kafka import topics
-from ikebana.processor.kafka.client import enqueue
-
-_REQUEST_S = 10.0
+from ikebana.processor.kafka.client import REQUEST_S, enqueue
 
 
 def produce(producer: Producer, topic: str, shard: int, chunk: bytes) -> None:
@@ -60,7 +58,7 @@ class Trimming:
             return
         asked = [TopicPartition(self._topic, partition, at) for partition, at in due.items()]
         try:
-            answers = self._admin.delete_records(asked, request_timeout=_REQUEST_S)
+            answers = self._admin.delete_records(asked, request_timeout=REQUEST_S)
             for answer in answers.values():
                 answer.result()
         except KafkaException:

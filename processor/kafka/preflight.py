@@ -32,7 +32,7 @@ from ikebana.processor.checkpoint.next_step import Desired, Observed, next_step,
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.checkpoint.takeover import history
-from ikebana.processor.kafka import client, inputs, markers, own_reading, topics, written_schemas
+from ikebana.processor.kafka import client, inputs, own_topics, topics, transactions
 from ikebana.processor.kafka.client import transactional_producer
 from ikebana.processor.kafka.inputs import refuse_lost
 from ikebana.processor.kafka.reading_rights import TopicRights
@@ -186,7 +186,7 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
         return
     if observed is not None:
         yield from _of_reading_again(plan, settings, observed)
-    yield from own_reading.checks(settings.kafka, read_back, plan.error_topic)
+    yield from own_topics.contents_checks(settings.kafka, read_back, plan.error_topic)
     existing = {
         name: state.topic
         for name in ours.written
@@ -240,7 +240,7 @@ def of_registry(plan: Plan, settings: Settings) -> Iterator[Check]:
     check = checked("schema registry", look)
     yield check
     if check.status == "ok":
-        yield from written_schemas.checks(plan, settings)
+        yield from own_topics.schema_checks(plan, settings)
 
 
 def _of_inputs(settings: Settings, observed: Observed | None, ours: Rights) -> Iterator[Check]:
@@ -361,7 +361,7 @@ def of_transactions(settings: Settings, checkpoint_id: str | None) -> Iterator[C
     lasting = Check(_BATCH, "ok", f"{settings.max_batch_s:.0f} s, the brokers allow it")
     try:
         transactional_producer(
-            sink, markers.trial_id(checkpoint_id or "new"), settings.max_batch_s
+            sink, transactions.trial_id(checkpoint_id or "new"), settings.max_batch_s
         )
     except AccessError as error:
         yield Check(_IDS, "failed", "may not be written", error.hint or "")

@@ -16,10 +16,9 @@ from ikebana.errors import CheckpointError
 from ikebana.processor.base.offsets import Offsets, Positions
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.kafka import topics
-from ikebana.processor.kafka.client import enqueue, patiently
-from ikebana.processor.kafka.markers import last_message
+from ikebana.processor.kafka.client import REQUEST_S, enqueue, patiently
 from ikebana.processor.kafka.reader import RangeReader, progress_record
-from ikebana.processor.kafka.transactions import TransactionalProducer
+from ikebana.processor.kafka.transactions import TransactionalProducer, last_message
 from ikebana.processor.planning import outputs
 from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Output, Plan
@@ -84,7 +83,7 @@ def _ends(
             added = sum(ends[output.topic].values()) - sum(last[output.topic].values())
             if added < sum(marker.counts.get(output.name, 0) for marker in markers):
                 # Metadata from some other broker choose whom the client asks next.
-                admin.list_topics(timeout=topics.REQUEST_S)
+                admin.list_topics(timeout=REQUEST_S)
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
     return ends
 

@@ -26,7 +26,7 @@ from ikebana.codecs.diff import ProgressRecord, decode_progress
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import AwayError, IkebanaError, SourceError
 from ikebana.processor.kafka import client
-from ikebana.processor.kafka.client import PATIENCE_S
+from ikebana.processor.kafka.client import PATIENCE_S, REQUEST_S
 
 try:
     from ikebana.compiled._kafka_records import runs as compiled_runs
@@ -37,7 +37,6 @@ _BATCH = 10_000
 # If fewer records come, consume() waits for its whole time-out; then poll() is better.
 _FEW = 200
 _WAIT_S = 0.02
-_REQUEST_S = 10.0
 
 
 class DeletedError(SourceError):
@@ -147,7 +146,7 @@ class RangeReader:
 
         def ask(which: int) -> list[int]:
             answers = self._consumer.offsets_for_times(
-                [TopicPartition(topic, partition, which) for partition in asked], _REQUEST_S
+                [TopicPartition(topic, partition, which) for partition in asked], REQUEST_S
             )
             for each in answers:
                 if each.error is not None:

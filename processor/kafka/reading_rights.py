@@ -18,10 +18,14 @@ from ikebana.codecs.formats import FACT_FORMATS
 from ikebana.errors import AccessError
 from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.kafka import client
-from ikebana.processor.kafka.acl import Operations, grant, missing_right, ordered
-from ikebana.processor.kafka.client import patiently
-
-_REQUEST_S = 10.0
+from ikebana.processor.kafka.client import (
+    REQUEST_S,
+    Operations,
+    grant,
+    missing_right,
+    ordered,
+    patiently,
+)
 
 
 def reach(
@@ -96,7 +100,7 @@ def _may_be_made(settings: Mapping[str, str], topic: str) -> bool:
     new = NewTopic(topic, 1, -1)
 
     def ask() -> None:
-        admin.create_topics([new], request_timeout=_REQUEST_S, validate_only=True)[topic].result()
+        admin.create_topics([new], request_timeout=REQUEST_S, validate_only=True)[topic].result()
 
     try:
         patiently(ask, f'topic "{topic}"')
@@ -117,7 +121,6 @@ def _may_name_group(settings: Mapping[str, str]) -> bool:
     return True
 
 
-_REQUEST_S = 10.0
 FORBIDDEN = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -138,7 +141,7 @@ State: TypeAlias = TopicRights | KafkaError | None
 
 def ask_for_group(admin: AdminClient) -> None:
     """Describe the group of all readers.  Raises: KafkaException."""
-    asked = admin.describe_consumer_groups([client.GROUP], request_timeout=_REQUEST_S)
+    asked = admin.describe_consumer_groups([client.GROUP], request_timeout=REQUEST_S)
     try:
         asked[client.GROUP].result()
     except KafkaException as error:
@@ -154,7 +157,7 @@ def described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
     def ask() -> dict[str, State]:
         states: dict[str, State] = {}
         answers = admin.describe_topics(
-            asked, include_authorized_operations=True, request_timeout=_REQUEST_S
+            asked, include_authorized_operations=True, request_timeout=REQUEST_S
         )
         for name, answer in answers.items():
             try:

@@ -25,13 +25,18 @@ from ikebana.processor.base.notices import Check
 from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.base.texts import counted
 from ikebana.processor.kafka import client, own_topics
-from ikebana.processor.kafka.acl import Operations, grant, missing_right, ordered
-from ikebana.processor.kafka.client import patiently
+from ikebana.processor.kafka.client import (
+    REQUEST_S,
+    Operations,
+    grant,
+    missing_right,
+    ordered,
+    patiently,
+)
 from ikebana.processor.kafka.reading_rights import FORBIDDEN, State, ask_for_group, described
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Plan
 
-_REQUEST_S = 10.0
 # The broker's setting that names its authorizer; empty: no rights are checked.
 AUTHORIZER = "authorizer.class.name"
 _KAFKA, _SOURCE, _SINK = "kafka", "source.kafka", "sink.kafka"
@@ -140,7 +145,7 @@ class Rights:
         new = NewTopic(name, partitions, replication, config=dict(made_with))
         try:
             patiently(
-                lambda: admin.create_topics([new], request_timeout=_REQUEST_S, validate_only=True)[
+                lambda: admin.create_topics([new], request_timeout=REQUEST_S, validate_only=True)[
                     name
                 ].result(),
                 what,
@@ -166,9 +171,9 @@ def broker_settings(settings: Mapping[str, str]) -> dict[str, str]:
     admin = client.admin(settings)
 
     def ask() -> dict[str, str]:
-        broker = next(iter(admin.list_topics(timeout=_REQUEST_S).brokers))
+        broker = next(iter(admin.list_topics(timeout=REQUEST_S).brokers))
         resource = ConfigResource(ResourceType.BROKER, str(broker))
-        answer = admin.describe_configs([resource], request_timeout=_REQUEST_S)[resource]
+        answer = admin.describe_configs([resource], request_timeout=REQUEST_S)[resource]
         return {name: entry.value for name, entry in answer.result().items()}
 
     try:

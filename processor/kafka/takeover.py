@@ -1,21 +1,53 @@
-"""Take over a pipeline on its brokers; `checkpoint.takeover` has the steps and their order."""
+"""Take over a pipeline on its brokers, or recover one with a lost checkpoint from its topics.
 
+`checkpoint.takeover` has the steps of a take-over, and their order.  `checkpoint.recovering`
+decides what can be recovered.  The steps of a recovery:
+
+1. look at the topics of the pipeline, and refuse what cannot be recovered;
+2. fence the lost checkpoint's driver and tasks, and look again: from then on nobody writes there;
+3. commit the next epoch and incarnation in the lease and in all markers, with the producers that
+   have fenced: an instance of the lost checkpoint that comes back finds them, and stops;
+4. write the metadata of the new checkpoint.
+
+The run that follows rebuilds the state.  After a death between 3 and 4 another `recover` finds
+the same, except for a greater epoch.
+"""
+
+import os
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from typing import NamedTuple
 
+from confluent_kafka import Message as KafkaMessage
+from confluent_kafka.admin import AdminClient
+from msgspec.structs import replace
+
+from ikebana.codecs.errors import DecodeError
+from ikebana.errors import CheckpointError, SourceError
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.base.offsets import TopicInfo
-from ikebana.processor.checkpoint import takeover
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged
-from ikebana.processor.checkpoint.commits import Lease, Marker
-from ikebana.processor.checkpoint.starting import OutputState
+from ikebana.processor.base import faults
+from ikebana.processor.base.offsets import Positions, TopicInfo
+from ikebana.processor.checkpoint import recovering, takeover
+from ikebana.processor.checkpoint.checkpoint import (
+    Birth,
+    Checkpoint,
+    Logged,
+    newborn,
+)
+from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
+from ikebana.processor.checkpoint.inputs import topics_refusal
+from ikebana.processor.checkpoint.recovering import Left, Unclosed
+from ikebana.processor.checkpoint.starting import OutputState, lasting_topics
 from ikebana.processor.checkpoint.takeover import TakeoverState
-from ikebana.processor.kafka import client, markers, own_topics, rights, topics
+from ikebana.processor.kafka import client, own_topics, rights, topics, transactions
 from ikebana.processor.kafka.progress_topic import last_progress
-from ikebana.processor.kafka.reader import RangeReader
+from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer, commit_marker
+from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Output, Plan
+from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.replays import Ends, updates_of
 
 
 class Takeover(NamedTuple):
@@ -40,7 +72,7 @@ class Takeover(NamedTuple):
 def commit_lease(holder: TransactionalProducer, plan: Plan, lease: Lease) -> None:
     """Commit a lease.  Raises: FencedError, if a newer driver has fenced this one."""
     with holder.transaction() as producer:
-        markers.produce_lease(producer, plan.markers_topic, lease)
+        transactions.produce_lease(producer, plan.markers_topic, lease)
 
 
 def take_over(
@@ -104,7 +136,7 @@ class KafkaBrokers:
         self._ends: dict[int, int] = {}
 
     def hold_lease(self) -> None:
-        self.lease = self._transactions(markers.driver_id(self._checkpoint))
+        self.lease = self._transactions(transactions.driver_id(self._checkpoint))
         self.holds = True
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
@@ -113,17 +145,17 @@ class KafkaBrokers:
     def last_lease(self) -> Lease | None:
         topic = self._plan.markers_topic
         end = self.lease.end_of(topic, 0) if self.holds else None
-        return markers.last_lease(self.reader, topic, end)
+        return transactions.last_lease(self.reader, topic, end)
 
     def fence(self, shard: int) -> _Claimant:
         topic = self._plan.markers_topic
-        fenced = self._transactions(markers.task_id(self._checkpoint, shard))
-        self._ends[shard] = fenced.end_of(topic, markers.partition_of(shard))
+        fenced = self._transactions(transactions.task_id(self._checkpoint, shard))
+        self._ends[shard] = fenced.end_of(topic, transactions.partition_of_shard(shard))
         return _Claimant(fenced, topic)
 
     def last_marker(self, shard: int) -> Marker | None:
         end = self._ends.get(shard)
-        return markers.last_marker(self.reader, self._plan.markers_topic, shard, end)
+        return transactions.last_marker(self.reader, self._plan.markers_topic, shard, end)
 
     def shown(self, output: Output, existing: Mapping[str, TopicInfo]) -> OutputState:
         last, begins, policy = None, 0, ""
@@ -149,3 +181,208 @@ class KafkaBrokers:
     def _transactions(self, transactional_id: str) -> TransactionalProducer:
         within_s = self._settings.max_batch_s
         return TransactionalProducer(dict(self._sink), transactional_id, within_s)
+
+
+def left_of(plan: Plan, settings: Settings) -> Left:
+    """Read the topics of a pipeline; nothing is changed, and nobody is fenced.
+
+    An instance that died may have left an open transaction.  What is after it is known from the
+    commit records of other shards.
+
+    Raises: IkebanaError, if the brokers do not answer or an input is missing.
+    """
+    client.reach(settings.reading_kafka)
+    reader = _StableReader(settings.kafka, client.admin(settings.kafka))
+    with closing(KafkaBrokers(plan, settings, reader=reader)) as brokers:
+        return _Looking(plan, settings, brokers).left()
+
+
+def recover(plan: Plan, settings: Settings, left: Left, checkpoint: Checkpoint) -> Birth:
+    """Make the metadata of a checkpoint that goes on where the lost one has ended.
+
+    `left` had no problems; any change since then is refused.
+
+    Raises:
+        CheckpointError: it can't be recovered any more.
+        FencedError: an instance of the lost checkpoint is starting at this moment.
+    """
+    assert left.lease is not None, "nothing is left to go on from"
+    lost = left.lease.checkpoint
+    with closing(KafkaBrokers(plan, settings, lost)) as brokers:
+        brokers.hold_lease()
+        tasks = {shard: brokers.fence(shard) for shard in left.markers}
+        left = _Looking(plan, settings, brokers).left()
+        lease = left.lease
+        problems = [f"{each.path} {each.reason}" for each in recovering.problems_left(plan, left)]
+        if lease is None or lease.checkpoint != lost or problems:
+            raise CheckpointError(
+                f"what is left of pipeline {plan.name!r} has changed while it was recovered"
+                + "".join(f"; {each}" for each in problems),
+                hint="Look again with --plan.",
+            )
+        birth = newborn(settings.checkpoint, plan, settings.shards, recovering.rebuild(plan, left))
+        birth = replace(birth, id=lost, epoch=lease.epoch + 1, first_batch=left.batch + 1)
+        ids = {
+            name: left.topic_ids[name] for name in lasting_topics(plan) if name in left.topic_ids
+        }
+        incarnation, holder = lease.incarnation + 1, f"{socket.gethostname()}:{os.getpid()}"
+        brokers.commit_lease(Lease(lost, birth.epoch, incarnation, holder, ids))
+        for shard, task in tasks.items():
+            retired = shard >= birth.shards
+            marker = first_marker(birth, plan, shard)
+            task.commit(replace(marker, incarnation=incarnation, retired=retired))
+    faults.point("before_recovered", birth.epoch)
+    checkpoint.write(birth)
+    return birth
+
+
+class _StableReader(RangeReader):
+    """A reader that takes the first open transaction of a partition as its end."""
+
+    def __init__(self, settings: Mapping[str, str], admin: AdminClient) -> None:
+        super().__init__(settings)
+        self._admin = admin
+
+    def watermarks(self, topic: str, partition: int) -> tuple[int, int]:
+        """Read the first offset of a partition and its last stable one."""
+        low, _ = super().watermarks(topic, partition)
+        return low, topics.ends(self._admin, {topic: partition + 1})[topic][partition]
+
+
+class _Looking:
+    """The questions to the brokers about a pipeline, asked once.
+
+    If its writers are fenced, no transaction is open, and all of their records are read.
+    """
+
+    def __init__(self, plan: Plan, settings: Settings, brokers: KafkaBrokers) -> None:
+        self._plan, self._settings, self._brokers = plan, settings, brokers
+        self._inputs: AdminClient = client.admin(settings.reading_kafka)
+
+    def left(self) -> Left:
+        plan, brokers = self._plan, self._brokers
+        read = topics.describe(self._inputs, plan.topics)
+        if (refusal := topics_refusal(list(plan.topics), read, {})) is not None:
+            raise refusal.error()
+        asked = {name: topic.partitions for name, topic in read.items()}
+        written = [t for output in plan.published for t in (output.topic, output.progress_topic)]
+        existing = brokers.topics([plan.markers_topic, plan.loopback_topic, *written])
+        shards, lease = 0, None
+        if plan.markers_topic in existing:
+            shards = transactions.shards_of(existing[plan.markers_topic].partitions)
+            lease = brokers.last_lease()
+        last = {shard: brokers.last_marker(shard) for shard in range(shards)}
+        outputs = {o.name: brokers.shown(o, existing) for o in plan.published}
+        had, lost = self._had(existing)
+        ends = topics.ends(self._inputs, asked)
+        return Left(
+            lease=lease,
+            markers=last,
+            outputs=outputs,
+            unclosed={
+                output.name: recovering.unclosed(
+                    self._unclosed(output, outputs[output.name], lost),
+                    output.name,
+                    -1 if (closed := outputs[output.name].last) is None else closed.batch,
+                    last.values(),
+                )
+                for output in plan.published
+            },
+            lost=lost,
+            read_back=had,
+            begins=topics.beginnings(self._inputs, asked),
+            ends=ends,
+            policies={
+                name: topics.settings_of(self._inputs, name).get("cleanup.policy", "delete")
+                for name in asked
+            },
+            topic_ids={name: topic.id for name, topic in {**existing, **read}.items()},
+            hops=self._hops(existing),
+            starts=self._starts(asked, ends),
+        )
+
+    def _starts(self, partitions: Mapping[str, int], ends: Positions) -> Positions:
+        """Find the offsets at which inputs begin that start in the middle of their topics."""
+        result = {}
+        for source in self._plan.inputs:
+            place = starts.place_of(source.start)
+            for topic in source.topics:
+                asked = {topic: partitions[topic]}
+                if isinstance(place, starts.AtOffsets):
+                    result[topic] = dict(place.offsets)
+                elif isinstance(place, starts.AtTime):
+                    later = topics.at_time(self._inputs, asked, place.ms)[topic]
+                    result[topic] = {**ends[topic], **later}
+        return result
+
+    def _had(self, existing: Mapping[str, TopicInfo]) -> tuple[Ends, dict[str, str]]:
+        """The offsets of outputs' contents in their topics, and why some cannot be read."""
+        offsets: dict[str, Mapping[int, tuple[int, int]]] = {}
+        lost = {}
+        for output in self._plan.published:
+            if output.topic not in existing or output.traits.codec is not None:
+                continue
+            try:
+                offsets |= own_topics.contents(self._settings.kafka, [output.topic])
+            except SourceError as error:
+                lost[output.name] = error.message
+        return offsets, lost
+
+    def _unclosed(
+        self,
+        output: Output,
+        has: OutputState,
+        lost: Mapping[str, str],
+    ) -> Unclosed:
+        """Count the records of an output after the end of its last progress.
+
+        For a format that cannot be retracted, offsets are counted, as nothing reads its messages.
+        """
+        if has.topic is None or output.name in lost:
+            return Unclosed()
+        ask = topics.high_watermarks if self._brokers.holds else topics.ends
+        ends = ask(self._brokers.admin, {output.topic: has.topic.partitions})
+        last = has.last
+        starts, stand = ({}, 0) if last is None else (last.ends, last.upper)
+        ranges = [
+            Range(output.topic, partition, starts.get(partition, 0), end)
+            for partition, end in ends[output.topic].items()
+            if end > starts.get(partition, 0)
+        ]
+        if output.traits.codec is not None:
+            return Unclosed(sum(each.end - each.start for each in ranges))
+        times = [
+            time
+            for at, messages in self._brokers.reader.read(ranges)
+            for message in messages
+            for time in _times(output, at, message)
+            if time >= stand
+        ]
+        return Unclosed(len(times), max(times, default=-1))
+
+    def _hops(self, existing: Mapping[str, TopicInfo]) -> dict[int, int]:
+        """The ends of the loopback topic: all of its messages belong to the lost state."""
+        name = self._plan.loopback_topic
+        if name not in existing:
+            return {}
+        return topics.high_watermarks(self._brokers.admin, {name: existing[name].partitions})[name]
+
+
+def _times(output: Output, at: Range, record: KafkaMessage) -> list[int]:
+    """The times of the updates of a message.
+
+    Raises:
+        SourceError: the message does not have the output's format.
+    """
+    message = Message(record.offset(), record.key(), record.value(), record.headers())
+    try:
+        updates = updates_of(output, at.topic, at.partition, message)
+    except DecodeError as error:
+        raise SourceError(
+            f"cannot read {at.topic}[{at.partition}]@{message.offset} as {output.format}: "
+            f"{error.reason}",
+            hint="Something other than ikebana has written to the topic of output "
+            f"{output.name!r}. Start with a new checkpoint, a new name of the pipeline, and new "
+            "output topics.",
+        ) from None
+    return [update.time for update in updates]

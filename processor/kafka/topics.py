@@ -26,9 +26,8 @@ from confluent_kafka.admin import (
 from ikebana.errors import SourceError
 from ikebana.processor.base.offsets import Positions, TopicInfo
 from ikebana.processor.kafka import client
-from ikebana.processor.kafka.client import patiently, with_leaders
+from ikebana.processor.kafka.client import REQUEST_S, patiently, with_leaders
 
-REQUEST_S = 10.0
 _MASK = 0xFFFFFFFF
 _M = 0x5BD1E995
 

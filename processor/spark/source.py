@@ -34,7 +34,7 @@ from ikebana.processor.base import calls
 from ikebana.processor.base.offsets import Positions
 from ikebana.processor.base.rows import Tick, pack
 from ikebana.processor.checkpoint.commits import replaced, replayed_in
-from ikebana.processor.kafka import inputs, markers, own_reading
+from ikebana.processor.kafka import inputs, own_topics, transactions
 from ikebana.processor.kafka.inputs import Arrival, Arrivals, Inputs
 from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.planning.backfill import has_caught_up
@@ -135,7 +135,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         first = last.batch == self._config.start.batch
         until = time.monotonic() + _ANSWER_AFTER_S
         of_batch = self._config.plan.markers_topic, len(self._config.labels), last.batch
-        self._allowance.done(last, lambda: markers.size_of(self._connected(), *of_batch))
+        self._allowance.done(last, lambda: transactions.size_of(self._connected(), *of_batch))
         while first or not stop.exists():
             if self._has_filled(last):
                 filled_at(stop).touch()
@@ -246,13 +246,13 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
             look = look._replace(input_times=times, closed=closed)
         if config.edited.edits > last.transition.number:
             look = look._replace(
-                read_back=own_reading.begun(
+                read_back=own_topics.begun(
                     config.own_kafka, config.edited.read_back, config.plan.error_topic
                 )
             )
         if last.transition.asks_shards:
             reader = self._connected()
-            reports = markers.last_markers(reader, config.plan.markers_topic, shards)
+            reports = transactions.last_markers(reader, config.plan.markers_topic, shards)
             look = look._replace(replayed=replayed_in(reports, last.batch, shards))
         return seen, look
 
@@ -345,7 +345,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         if time.monotonic() - self._asked_for_lease < _ASK_FOR_LEASE_EVERY_S:
             return
         reader = self._connected()
-        lease = markers.last_lease(reader, config.plan.markers_topic)
+        lease = transactions.last_lease(reader, config.plan.markers_topic)
         if lease is not None and lease.incarnation > config.incarnation:
             refusal = replaced(config.plan.name, config.incarnation, lease.incarnation)
             raise refusal.error()

@@ -20,7 +20,7 @@ from ikebana.processor.watching.reports import Watcher
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ikebana.processor.kafka.first_messages import FirstMessages
+    from ikebana.processor.kafka.records import FirstMessages
     from ikebana.processor.spark.given_session import GivenSpark
     from ikebana.processor.spark.query import OnTrigger, Running
 
@@ -97,7 +97,7 @@ def run(
 
 
 def _first_messages(plan: Plan, settings: Settings, board: Board) -> "FirstMessages":
-    from ikebana.processor.kafka.first_messages import FirstMessages
+    from ikebana.processor.kafka.records import FirstMessages
 
     kafka = settings.reading_kafka
     return FirstMessages(plan, kafka, settings.registry, functools.partial(board.put, "messages"))

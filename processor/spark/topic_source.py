@@ -71,9 +71,14 @@ from ikebana.processor.base import diff_reader, texts
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import instead
 from ikebana.processor.kafka import client, records
-from ikebana.processor.kafka.diff_topic import DiffTopic, output_reader
+from ikebana.processor.kafka.diff_topic import (
+    DiffTopic,
+    PartitionPiece,
+    TopicPlace,
+    TopicRanges,
+    output_reader,
+)
 from ikebana.processor.kafka.reader import RangeReader
-from ikebana.processor.kafka.topic_ranges import PartitionPiece, TopicPlace, TopicRanges
 from ikebana.processor.kafka.topics import partition_of
 from ikebana.processor.spark.topic_writer import TopicWriter, write_options
 

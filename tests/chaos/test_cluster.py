@@ -12,9 +12,8 @@ from chaos import networks
 from chaos.cluster import NODES, Cluster, Node, clustered
 from chaos.runs import paused
 from ikebana.processor.kafka import client, topics
-from ikebana.processor.kafka.markers import last_message
 from ikebana.processor.kafka.reader import RangeReader
-from ikebana.processor.kafka.transactions import TransactionalProducer
+from ikebana.processor.kafka.transactions import TransactionalProducer, last_message
 from support.output_judge import settled
 from support.pipeline_processes import create
 from support.waiting import wait_until

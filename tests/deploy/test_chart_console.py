@@ -18,8 +18,7 @@ from deploy.charts import (
     setting,
     volume,
 )
-from ikebana.processor.cli.run import run_command
-from ikebana.processor.cli.watching import Watching
+from ikebana.processor.cli.run import Watching, run_command
 
 TOKENS = {"console.tokens.secret": "readers"}
 TLS = {"console.tls": {"secret": "cert", "clientCaKey": "ca.crt"}}

@@ -8,7 +8,7 @@ import pytest
 
 from ikebana.arrangements.manifest import Manifest
 from ikebana.processor.checkpoint.commits import Marker
-from ikebana.processor.kafka import markers
+from ikebana.processor.kafka import transactions
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
@@ -65,14 +65,14 @@ def test_commit_records_are_found_by_two_requests_whatever_the_number_of_shards(
     for batch in (1, 2):
         with producer.transaction() as sender:
             for shard in committed:
-                markers.produce_marker(sender, topic, marker(shard, batch))
+                transactions.produce_marker(sender, topic, marker(shard, batch))
     for _ in range(3):
         # A record that is aborted.
-        producer.end_of(topic, markers.partition_of(0))
+        producer.end_of(topic, transactions.partition_of_shard(0))
 
     with closing(RangeReader({"bootstrap.servers": servers})) as reader:
         reader._consumer = counted = Counted(reader._consumer)
-        found = markers.last_markers(reader, topic, shards)
+        found = transactions.last_markers(reader, topic, shards)
         of_all = counted.requests
         one_by_one = [reader.watermarks(topic, partition) for partition in range(shards + 1)]
         assert reader.all_watermarks(topic, range(shards + 1)) == one_by_one

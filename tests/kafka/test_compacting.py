@@ -24,7 +24,7 @@ from ikebana.errors import FencedError, SourceError
 from ikebana.processor.base.rows import Updates, unpack, updates_of
 from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.cli.main import main
-from ikebana.processor.kafka import compacting, own_reading, topics
+from ikebana.processor.kafka import compacting, own_topics, topics
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.compacting import Compaction
 from ikebana.processor.kafka.diff_topic import DiffTopic, PassedError
@@ -284,7 +284,7 @@ def test_nothing_is_deleted_for_a_snapshot_that_is_not_what_was_written(life: Li
 
 def _taken_back(life: Life) -> Collection:
     """What an edit at the frontier takes back out of the topic, in several batches."""
-    name, found = life.written.name, own_reading.begun(_settings(life), [life.written.name])
+    name, found = life.written.name, own_topics.begun(_settings(life), [life.written.name])
     transition = Transition(1, life.written.upper, Stage.FILL)
     plan = Plan("p", (), (), (Output("shown", "o", name),))
     reader, counts = RangeReader(_settings(life)), Counter[tuple[bytes | None, bytes]]()
@@ -318,7 +318,7 @@ def test_an_edit_takes_back_what_a_topic_has_from_its_snapshot_on(life: Life) ->
     _compacted(life)
     life.batch()
     assert _taken_back(life) == life.now
-    (check,) = own_reading.checks(_settings(life), [life.written.name])
+    (check,) = own_topics.contents_checks(_settings(life), [life.written.name])
     assert check.status == "ok"
     assert "read from a snapshot of its own topic" in check.fact
 
@@ -327,7 +327,7 @@ def test_an_edit_takes_back_what_a_topic_has_from_its_snapshot_on(life: Life) ->
         life.written.delete_before(life.written.name, partition, end)
     with pytest.raises(SourceError, match="what an output has had cannot be taken back"):
         _taken_back(life)
-    (check,) = own_reading.checks(_settings(life), [life.written.name])
+    (check,) = own_topics.contents_checks(_settings(life), [life.written.name])
     assert check.status == "failed"
     assert "in a new topic by another output" in check.remedy
 

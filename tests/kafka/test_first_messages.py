@@ -12,10 +12,10 @@ from ikebana import Column, Input, Output, Plan, Upsert
 from ikebana.codecs.diff import ProgressRecord, Times
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.cli.main import cli
-from ikebana.processor.kafka import first_messages
+from ikebana.processor.kafka import records
 from ikebana.processor.kafka.broker import Broker
-from ikebana.processor.kafka.first_messages import FirstMessages
 from ikebana.processor.kafka.inputs import waited_for
+from ikebana.processor.kafka.records import FirstMessages
 from support.pipeline_processes import create, produce
 from support.waiting import patient, wait_until
 
@@ -147,7 +147,7 @@ def test_columns_that_come_later_are_told_and_declared(
     create(servers, topic, 1)
     old = [(b"%d" % at, json.dumps({"id": at, "nom": "x"}).encode()) for at in range(2)]
     produce(servers, topic, old)
-    monkeypatch.setattr(first_messages, "_AGAIN_S", 0.2)
+    monkeypatch.setattr(records, "_AGAIN_S", 0.2)
     told: list[Sequence[Notice]] = []
     messages = FirstMessages(plan_of(topic), {"bootstrap.servers": servers}, {}, told.append)
     messages.begin()

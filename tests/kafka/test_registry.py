@@ -36,8 +36,8 @@ from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.cli.main import cli
 from ikebana.processor.kafka.broker import Broker, free_port
+from ikebana.processor.kafka.own_topics import registered, schema_checks, subjects_of
 from ikebana.processor.kafka.registry import Registry
-from ikebana.processor.kafka.written_schemas import checks, registered, subjects_of
 from ikebana.processor.planning.outputs import shape_of
 from support.avro_messages import message
 from support.schema_registries import RealRegistry, Served, SmallRegistry
@@ -419,12 +419,12 @@ def test_a_schema_that_is_not_compatible_is_told_before_a_start(served: Served) 
     settings = Settings("c", {"bootstrap.servers": "b"}, registry=url)
     plan, other = written_plan(topic), written_plan(topic, "VARCHAR")
 
-    assert [check.status for check in checks(plan, settings)] == ["ok", "ok"]
+    assert [check.status for check in schema_checks(plan, settings)] == ["ok", "ok"]
     registered(plan, url)
     served.registry.demand_compatible(f"{topic}-value")
-    assert [check.status for check in checks(plan, settings)] == ["ok", "ok"]
+    assert [check.status for check in schema_checks(plan, settings)] == ["ok", "ok"]
 
-    key, value = checks(other, settings)
+    key, value = schema_checks(other, settings)
     assert key.status == "ok"
     assert (value.check, value.status) == (f'subject "{topic}-value"', "failed")
     assert "Name another topic" in (value.remedy or "")
@@ -452,8 +452,8 @@ def test_a_real_registry_takes_a_column_more_and_no_other_type(
     columns = (*COLUMNS, Column("more", "DECIMAL(9,2)"))
     more = replace(plan, inputs=(replace(plan.inputs[0], columns=columns),))
 
-    assert [check.status for check in checks(more, settings)] == ["ok", "ok"]
-    assert [check.status for check in checks(other, settings)] == ["ok", "failed"]
+    assert [check.status for check in schema_checks(more, settings)] == ["ok", "ok"]
+    assert [check.status for check in schema_checks(other, settings)] == ["ok", "failed"]
     after = registered(more, url)["out"]
 
     assert after.key == before.key

@@ -10,7 +10,7 @@ from ikebana import Input, Output, Plan
 from ikebana.errors import CheckpointError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
-from ikebana.processor.kafka import client, markers
+from ikebana.processor.kafka import client, transactions
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import DatedInputs, Inputs
 from ikebana.processor.kafka.reader import RangeReader
@@ -52,13 +52,15 @@ class Rescaled:
         kafka = self.settings.kafka
         self.last = replace(self.last, batch=self.last.batch + 1)
         for shard in range(self.birth.shards):
-            marker = markers.last_marker(RangeReader(kafka), self.plan.markers_topic, shard)
+            marker = transactions.last_marker(RangeReader(kafka), self.plan.markers_topic, shard)
             assert marker is not None
             found = {"facts": [5, (facts or {}).get(shard, 0)]}
             after = replace(
                 marker, batch=self.last.batch, offset=self.last.digest(), facts=found, seen=[]
             )
-            sender = TransactionalProducer(dict(kafka), markers.task_id(self.birth.id, shard), 60)
+            sender = TransactionalProducer(
+                dict(kafka), transactions.task_id(self.birth.id, shard), 60
+            )
             commit_marker(sender, self.plan.markers_topic, after)
 
     def rescale(self, shards: int) -> None:

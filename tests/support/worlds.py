@@ -23,7 +23,7 @@ from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.engine import task
 from ikebana.processor.engine.opening import KafkaWorld
 from ikebana.processor.engine.testing.run import MemoryWorld
-from ikebana.processor.kafka import recovering
+from ikebana.processor.kafka import takeover
 from ikebana.processor.spark import query
 from ikebana.processor.spark.source import StreamReader
 from ikebana.testing import Run
@@ -240,8 +240,8 @@ class KafkaLife:
         self._place = self._folder / "second"
         plan, settings = _parsed(self._name, str(self._place), self._servers, **parts)
         settings = replace(settings, shards=2)
-        left = recovering.look(plan, settings)
-        recovering.recover(plan, settings, left, Checkpoint(str(self._place)))
+        left = takeover.left_of(plan, settings)
+        takeover.recover(plan, settings, left, Checkpoint(str(self._place)))
 
 
 def _orders(begin: int, count: int) -> list[tuple[bytes, bytes]]:

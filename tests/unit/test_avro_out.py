@@ -37,7 +37,7 @@ from ikebana.codecs.output_messages import (
     namespace_of,
 )
 from ikebana.codecs.sql_type import parsed
-from ikebana.processor.kafka.written_schemas import subjects_of
+from ikebana.processor.kafka.own_topics import subjects_of
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.outputs import shape_of
 from ikebana.testing import Run

@@ -34,14 +34,15 @@ COMMANDS = (
     "broker",
     "new",
     "schema",
+    "compact",
+    "state",
+    "rescale",
+    "recover",
 )
 
 
 def test_help_waits_for_no_library() -> None:
-    """Neither that of `ikebana` nor that of a command imports what takes long to import.
-
-    Those that read checkpoints are left out.
-    """
+    """Neither that of `ikebana` nor that of a command imports what takes long to import."""
     script = f"""
 import sys
 from ikebana.__main__ import main

@@ -24,7 +24,7 @@ from ikebana.errors import ConfigError
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.texts import printable
-from ikebana.processor.cli.explain import explain_command
+from ikebana.processor.cli.plan import explain_command
 from ikebana.processor.explain import reading
 from ikebana.processor.explain.explanation import Cost, Explanation, explained
 from ikebana.processor.explain.graph import Arrow, Box, Graph

@@ -14,7 +14,7 @@ from ikebana.codecs.json_schema_out import KIND, schemas, writers
 from ikebana.codecs.output_messages import Ids, OutputMessage, OutputShape, encoded, framed
 from ikebana.codecs.plain import Plain
 from ikebana.codecs.sql_type import parsed
-from ikebana.processor.kafka.written_schemas import subjects_of
+from ikebana.processor.kafka.own_topics import subjects_of
 from ikebana.processor.planning.checking import checked
 
 TIME = [("time", b"7")]

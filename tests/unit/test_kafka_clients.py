@@ -14,14 +14,7 @@ from ikebana.codecs.diff import ProgressRecord, decode_progress
 from ikebana.errors import AwayError, SourceError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.kafka import (
-    client,
-    markers,
-    own_topics,
-    progress_topic,
-    topics,
-    transactions,
-)
+from ikebana.processor.kafka import client, own_topics, progress_topic, topics, transactions
 from ikebana.processor.kafka.loopback import Ends, Trimming
 from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
@@ -139,10 +132,10 @@ def test_a_transaction_lasts_as_long_as_the_longest_batch() -> None:
 def test_transactional_ids_are_those_of_a_checkpoint() -> None:
     """R4. Another checkpoint's tasks neither fence ours nor are fenced."""
     makers = (
-        markers.driver_id,
-        markers.trial_id,
-        lambda checkpoint: markers.task_id(checkpoint, 0),
-        lambda checkpoint: markers.task_id(checkpoint, 1),
+        transactions.driver_id,
+        transactions.trial_id,
+        lambda checkpoint: transactions.task_id(checkpoint, 0),
+        lambda checkpoint: transactions.task_id(checkpoint, 1),
     )
     ids = [make(checkpoint) for make in makers for checkpoint in ("one", "two")]
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.cli.main import cli
-from ikebana.processor.cli.watching import _looking
+from ikebana.processor.cli.run import _looking
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import guard, health
 from ikebana.processor.watching.health import Health

@@ -4,7 +4,7 @@ import click
 import pytest
 
 from ikebana.processor.base import texts
-from ikebana.processor.cli.values import Time
+from ikebana.processor.cli.connection import Time
 
 
 @pytest.mark.parametrize(

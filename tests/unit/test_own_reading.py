@@ -8,7 +8,7 @@ import pytest
 from ikebana.codecs.diff import SnapshotRecord
 from ikebana.errors import SourceError
 from ikebana.processor.base.offsets import TopicInfo
-from ikebana.processor.kafka import client, own_reading, topics
+from ikebana.processor.kafka import client, own_topics, topics
 
 OUT, ERRORS = "out", "shop.errors"
 
@@ -36,8 +36,8 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> None:
         "high_watermarks": lambda _, of: {name: {0: 9} for name in of},
     }
     monkeypatch.setattr(client, "admin", lambda _: None)
-    monkeypatch.setattr(own_reading, "RangeReader", _Closes)
-    monkeypatch.setattr(own_reading, "Snapshots", _Lost)
+    monkeypatch.setattr(own_topics, "RangeReader", _Closes)
+    monkeypatch.setattr(own_topics, "Snapshots", _Lost)
     for name, answer in asked.items():
         monkeypatch.setattr(topics, name, answer)
 
@@ -45,17 +45,17 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("lost")
 def test_an_output_whose_topic_has_lost_its_beginning_cannot_be_taken_back() -> None:
     with pytest.raises(SourceError, match="what an output has had cannot be taken back: its beg"):
-        own_reading.look({}, [OUT, ERRORS], ERRORS)
+        own_topics.contents({}, [OUT, ERRORS], ERRORS)
 
 
 @pytest.mark.usefixtures("lost")
 def test_errors_that_nobody_can_add_up_stay_where_they_are() -> None:
     """The edit goes on: they go as the rest of the topic has gone."""
-    assert own_reading.look({}, [ERRORS], ERRORS) == {}
-    assert own_reading.begun({}, [ERRORS], ERRORS) == {}
-    (check,) = own_reading.checks({}, [ERRORS], ERRORS)
+    assert own_topics.contents({}, [ERRORS], ERRORS) == {}
+    assert own_topics.begun({}, [ERRORS], ERRORS) == {}
+    (check,) = own_topics.contents_checks({}, [ERRORS], ERRORS)
     assert check.status == "ok"
     assert "its beginning is gone" in check.fact
     # A recovery needs all of it.
     with pytest.raises(SourceError, match="its beginning is gone"):
-        own_reading.look({}, [ERRORS])
+        own_topics.contents({}, [ERRORS])

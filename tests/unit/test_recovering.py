@@ -30,7 +30,7 @@ from ikebana.processor.checkpoint.starting import GoOn, OutputState, StartHistor
 from ikebana.processor.engine.editing import output_intervals
 from ikebana.processor.kafka.progress_topic import Closing, closings
 from ikebana.processor.kafka.reader import Range
-from ikebana.processor.kafka.recovering import _times
+from ikebana.processor.kafka.takeover import _times
 from ikebana.processor.planning.progress import edges
 from ikebana.processor.topics.formatting import progress_messages
 from ikebana.processor.topics.reclock import BatchTrigger, mint

@@ -11,8 +11,8 @@ from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import DatabaseReader, Scans, SharedDatabase
 from ikebana.errors import ConfigError
 from ikebana.processor.cli import snapshot
+from ikebana.processor.cli.connection import NOW, TimeOrNow
 from ikebana.processor.cli.main import cli
-from ikebana.processor.cli.values import NOW, TimeOrNow
 from ikebana.processor.kafka import following, reading_rights
 from ikebana.processor.kafka.following import Following, Resume
 from ikebana.serving.service import CopyError

@@ -21,7 +21,7 @@ from ikebana.errors import ConfigError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.listening import Address, Listening, Tls
 from ikebana.processor.cli.main import cli
-from ikebana.processor.cli.watching import Watching, watched
+from ikebana.processor.cli.run import Watching, watched
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import front, health
 from ikebana.processor.watching.answering import serving
