@@ -231,8 +231,7 @@ class AvroUpserts(KeyedUpserts):
         key_format: Literal["avro", "json", "bytes"] = "avro",
     ) -> None:
         framing = framing_of(needs)
-        self._key_format = key_format
-        super().__init__(needs.key)
+        super().__init__(needs.key, key_format, _KEYS[key_format])
         self._columns = needs.columns
         names = None if self._columns is None else dict.fromkeys((*self._columns, *needs.key), ALL)
         declared = encodings(needs.encodings)
@@ -256,7 +255,7 @@ class AvroUpserts(KeyedUpserts):
 
     def key(self, key: bytes | None) -> bytes | None:
         # Headers, which may name the schema, are not available here.
-        return None if self._key_columns or self._told_by_header else self._of_kafka(key, None)
+        return None if self._told_by_header else super().key(key)
 
     def _row(self, row_key: bytes | None, value: bytes, headers: Headers) -> Change:
         if (parts := self._values.parts(value, headers)) and (image := parts[0]) is not None:
@@ -271,33 +270,20 @@ class AvroUpserts(KeyedUpserts):
                     if self._columns is not None:
                         row = {name: row[name] for name in self._columns if name in row}
             return Change("upsert", row_key, canonical.write(row))
-        except DecodeError as error:
-            raise DecodeError(error.codec, error.reason, key=row_key) from None
-        except canonical.REFUSALS as error:
-            reason = canonical.refused("Avro value", error).reason
-            raise DecodeError("Avro value", reason, key=row_key) from None
+        except canonical.FAULTS as error:
+            fault = canonical.refused("Avro value", error)
+            raise DecodeError(fault.codec, fault.reason, key=row_key) from None
 
-    def _of_kafka(self, key: bytes | None, headers: Headers) -> bytes:
-        if key is None:
-            raise DecodeError(_KEYS[self._key_format], "it is null")
-        if self._key_format == "bytes":
-            return key
-        try:
-            if self._key_format == "avro" and (parts := self._keys.parts(key, headers)):
-                (text,) = parts
-                if text is not None:
-                    return text
-            if self._key_format == "json":
-                data = canonical.decoder(Any)(key)
-            else:
-                data = self._keys.decode(key, headers)
-            return (
-                _key_of(data, self._key_columns, "key")
-                if self._key_columns
-                else canonical.write(data)
-            )
-        except canonical.REFUSALS as error:
-            raise canonical.refused(_KEYS[self._key_format], error) from None
+    def _decoded_key(self, key: bytes, headers: Headers) -> bytes:
+        if self._key_format == "json":
+            data = canonical.decoder(Any)(key)
+        elif (parts := self._keys.parts(key, headers)) and parts[0] is not None:
+            return parts[0]
+        else:
+            data = self._keys.decode(key, headers)
+        if not self._key_columns:
+            return canonical.write(data)
+        return _key_of(data, self._key_columns, "key")
 
 
 _KEYS = {"avro": "Avro key", "json": "JSON key", "bytes": "key"}

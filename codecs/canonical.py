@@ -250,6 +250,8 @@ def decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
 
 # The exceptions that a decoder raises at a message that it cannot decode.
 REFUSALS = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
+# Those, and the error of a codec.
+FAULTS = (DecodeError, *REFUSALS)
 
 
 def refused(codec: str, error: Exception) -> DecodeError:

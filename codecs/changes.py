@@ -35,9 +35,9 @@ from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder, framing_of
 from ikebana.codecs.avro_compiler import Fields, Take
 from ikebana.codecs.avro_schema import Schemas
-from ikebana.codecs.canonical import require_readable
+from ikebana.codecs.canonical import FAULTS, require_readable
 from ikebana.codecs.change import Change, Headers, Ignored, Needs
-from ikebana.codecs.debezium_rows import FAULTS, KeyDecoder, keys_in_json
+from ikebana.codecs.debezium_rows import KeyDecoder, keys_in_json
 from ikebana.codecs.encodings import instant_of
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.row_images import Image, RowImages, Tables, deleted, moved, option

@@ -35,11 +35,10 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from ikebana.codecs import canonical
-from ikebana.codecs.canonical import require_readable
+from ikebana.codecs.canonical import FAULTS, require_readable
 from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.column_encodings import Schema
 from ikebana.codecs.debezium_rows import (
-    FAULTS,
     VALUE,
     DebeziumTables,
     Image,
@@ -54,6 +53,7 @@ from ikebana.codecs.debezium_rows import (
 )
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import ADDED_PREFIX
+from ikebana.codecs.row_images import deleted, moved
 from ikebana.errors import ConfigError
 
 try:
@@ -172,20 +172,15 @@ class Debezium:
             raise DecodeError(VALUE, 'field "after" is null or missing')
         keyed = bool(self._keys.columns)
         new_key = self._keys.of_row(new.row) if keyed else self._keys.needed(key)
+        if not updates:
+            return [Change("upsert", new_key, self._image(new.row), None, new.absent)]
         old_key, before = new_key, None
-        if updates and self._old_rows:
-            old = self._old_rows.read(envelope.before, plan)
-            if old is not None:
-                old_key = self._keys.of_row({**new.row, **old.row}) if keyed else new_key
-                if self._before and self._is_whole(old, new, envelope):
-                    before = self._image(old.row)
-        after = self._image(new.row)
-        if old_key == new_key:
-            return [Change("upsert", new_key, after, before, new.absent, updates)]
-        return [
-            Change("delete", old_key, None, before, replaces=True),
-            Change("upsert", new_key, after, None, new.absent),
-        ]
+        old = self._old_rows.read(envelope.before, plan) if self._old_rows else None
+        if old is not None:
+            old_key = self._keys.of_row({**new.row, **old.row}) if keyed else new_key
+            if self._before and self._is_whole(old, new, envelope):
+                before = self._image(old.row)
+        return moved(old_key, new_key, self._image(new.row), before, new.absent)
 
     def _delete(
         self, key: bytes | None, envelope: Envelope, plan: PayloadPlan
@@ -197,8 +192,7 @@ class Debezium:
             old_key = self._keys.needed(key)
         # Only this image shows which columns the table had.
         whole = self._before and old is not None and not old.absent
-        before = self._image(old.row) if whole and old is not None else None
-        return [Change("delete", old_key, None, before, replaces=True)]
+        return [deleted(old_key, self._image(old.row) if whole and old is not None else None)]
 
     def _is_whole(self, old: Image, new: Image, envelope: Envelope) -> bool:
         """Whether an old image has all columns that the new one has."""

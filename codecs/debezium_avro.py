@@ -23,10 +23,10 @@ from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder, framing_of
 from ikebana.codecs.avro_compiler import ALL, Fields, Take
 from ikebana.codecs.avro_schema import Schemas
+from ikebana.codecs.canonical import FAULTS
 from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.column_encodings import encodings
 from ikebana.codecs.debezium_rows import (
-    FAULTS,
     KEY,
     VALUE,
     DebeziumTables,
@@ -36,6 +36,7 @@ from ikebana.codecs.debezium_rows import (
     without_operation,
 )
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.row_images import deleted, moved
 
 # Marks an event with images that may lack columns; no field has this name.
 _MAY_LACK = ""
@@ -180,20 +181,16 @@ class DebeziumAvro:
             raise DecodeError(VALUE, 'field "after" is null or missing')
         keyed = bool(self._key_columns)
         new_key = self._keys.of_row(row) if keyed else self._keys.needed(key, headers)
+        if not updates:
+            return [Change("upsert", new_key, self._image(row), None, absent)]
         old_key, before = new_key, None
-        if updates and (keyed or self._before):
+        if keyed or self._before:
             old, gone = _without_absent(event, "before")
             if old is not None:
                 if keyed:
                     old_key = self._keys.of_row({**row, **old})
                 before = self._whole(old, gone)
-        after = self._image(row)
-        if old_key == new_key:
-            return [Change("upsert", new_key, after, before, absent, updates)]
-        return [
-            Change("delete", old_key, None, before, replaces=True),
-            Change("upsert", new_key, after, None, absent),
-        ]
+        return moved(old_key, new_key, self._image(row), before, absent)
 
     def _delete(self, event: Row, key: bytes | None, headers: Headers) -> Sequence[Change]:
         old, gone = _without_absent(event, "before")
@@ -201,8 +198,7 @@ class DebeziumAvro:
             old_key: bytes | None = self._keys.of_row(old)
         else:
             old_key = self._keys.needed(key, headers)
-        before = self._whole(old, gone)
-        return [Change("delete", old_key, None, before, replaces=True)]
+        return [deleted(old_key, self._whole(old, gone))]
 
     def _whole(self, old: Row | None, gone: tuple[str, ...]) -> bytes | None:
         """Write the image of an old row; None if it is not read, or a column is unavailable."""
@@ -286,7 +282,7 @@ class CompiledAvro:
                 return ignored
             if old_key is None:
                 old_key = self._key_of(key, headers)
-            return [Change("delete", old_key, None, before, replaces=True)]
+            return [deleted(old_key, before)]
         if after is None or not (updates or op == b'"c"' or op == b'"r"'):
             return None
         if ignored := self._ignored(source):
@@ -296,10 +292,7 @@ class CompiledAvro:
         if not updates:
             before = None
         elif old_key is not None and old_key != new_key:
-            return [
-                Change("delete", old_key, None, before, replaces=True),
-                Change("upsert", new_key, after),
-            ]
+            return moved(old_key, new_key, after, before, ())
         return [Change("upsert", new_key, after, before, (), updates)]
 
     def _ignored(self, source: bytes | None) -> Ignored | None:

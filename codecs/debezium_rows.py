@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Raw
 
 from ikebana.codecs import canonical
-from ikebana.codecs.canonical import is_exact, object_of
+from ikebana.codecs.canonical import FAULTS, is_exact, object_of
 from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.column_encodings import Schema, bare, encodings, of_columns
 from ikebana.codecs.encodings import Convert, of_extended_json
@@ -38,7 +38,6 @@ except ImportError:
 Row = dict[str, Any]
 
 KEY, VALUE = "Debezium key", "Debezium value"
-FAULTS = (DecodeError, *canonical.REFUSALS)
 
 _REMEMBERED = 64
 _IDENTIFIER = "_id"

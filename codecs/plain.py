@@ -126,8 +126,13 @@ class KeyedUpserts(ABC):
     Kafka key.
     """
 
-    def __init__(self, key_columns: Sequence[str]) -> None:
+    def __init__(self, key_columns: Sequence[str], key_format: str, key_codec: str) -> None:
         self._key_columns = key_columns
+        self._key_format, self._key_codec = key_format, key_codec
+
+    def key(self, key: bytes | None) -> bytes | None:
+        """Decode a Kafka key to the key of a row; None if its columns have it."""
+        return None if self._key_columns else self._of_kafka(key, None)
 
     def changes(
         self, key: bytes | None, value: bytes | None, headers: Headers
@@ -147,6 +152,17 @@ class KeyedUpserts(ABC):
     def _row(self, row_key: bytes | None, value: bytes, headers: Headers) -> Change:
         """Decode a row with the key of its message, unless its columns have the key."""
 
-    @abstractmethod
     def _of_kafka(self, key: bytes | None, headers: Headers) -> bytes:
         """Decode a Kafka key to the key of a row."""
+        if key is None:
+            raise DecodeError(self._key_codec, "it is null")
+        if self._key_format == "bytes":
+            return key
+        try:
+            return self._decoded_key(key, headers)
+        except canonical.REFUSALS as error:
+            raise canonical.refused(self._key_codec, error) from None
+
+    @abstractmethod
+    def _decoded_key(self, key: bytes, headers: Headers) -> bytes:
+        """Decode a Kafka key with data."""

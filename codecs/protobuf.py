@@ -420,14 +420,10 @@ class ProtobufUpserts(KeyedUpserts):
     """
 
     def __init__(self, schemas: Descriptions, needs: Needs, key_format: str) -> None:
-        super().__init__(needs.key)
-        self._key_format = key_format
+        super().__init__(needs.key, key_format, "key")
         self._keys = ProtobufDecoder(schemas, "key")
         self._values = ProtobufDecoder(schemas)
         self._images = RowImages("Protobuf value", needs, exact=False)
-
-    def key(self, key: bytes | None) -> bytes | None:
-        return None if self._key_columns else self._of_kafka(key, None)
 
     def _row(self, row_key: bytes | None, value: bytes, headers: Headers) -> Change:
         try:
@@ -437,34 +433,20 @@ class ProtobufUpserts(KeyedUpserts):
             if self._key_columns:
                 row_key = self._images.key(data, self._key_columns)
             return Change("upsert", row_key, self._images.row(self._images.converted(data)))
-        except DecodeError as error:
-            raise DecodeError(error.codec, error.reason, key=row_key) from None
-        except canonical.REFUSALS as error:
-            reason = canonical.refused("Protobuf value", error).reason
-            raise DecodeError("Protobuf value", reason, key=row_key) from None
+        except canonical.FAULTS as error:
+            fault = canonical.refused("Protobuf value", error)
+            raise DecodeError(fault.codec, fault.reason, key=row_key) from None
 
-    def _of_kafka(self, key: bytes | None, headers: Headers) -> bytes:
-        if key is None:
-            raise DecodeError("key", "it is null")
-        if self._key_format == "bytes":
-            return key
-        try:
-            if self._key_format == "json":
-                data: Any = canonical.decoder(Any)(key)
-            else:
-                data = self._keys.decode(key, headers)
-            return self._written(data)
-        except canonical.REFUSALS as error:
-            raise canonical.refused("key", error) from None
-
-    def _written(self, data: Any) -> bytes:
+    def _decoded_key(self, key: bytes, headers: Headers) -> bytes:
+        is_json = self._key_format == "json"
+        data = canonical.decoder(Any)(key) if is_json else self._keys.decode(key, headers)
         if not self._key_columns:
             return canonical.write(data)
         if not isinstance(data, dict):
             raise DecodeError("key", "it lacks a column of the key")
-        key = self._images.key(data, self._key_columns)
-        assert key is not None, "the key has columns"
-        return key
+        row_key = self._images.key(data, self._key_columns)
+        assert row_key is not None, "the key has columns"
+        return row_key
 
 
 # The text of a `.proto` file: some registries, such as Apicurio's, have no other form.

@@ -28,7 +28,6 @@ from ikebana.errors import ConfigError
 Image = dict[str, Any]
 """The values of columns, by name."""
 
-_ALL_THAT_FAILS = (*canonical.REFUSALS, DecodeError)
 _TOMBSTONE = Ignored("tombstone")
 # No database has longer names of tables, with their schemas and catalogs.
 _LONGEST_NAME = 1_000
@@ -273,11 +272,11 @@ class RowImageCodec:
         try:
             require_readable(value)
             return self._decode(value)
-        except _ALL_THAT_FAILS as error:
+        except canonical.FAULTS as error:
             reason = canonical.refused(self.name, error).reason
         try:
             readable = self._readable_key(value)
-        except _ALL_THAT_FAILS:
+        except canonical.FAULTS:
             readable = None
         raise DecodeError(self.name, reason, key=readable)
 
