@@ -312,7 +312,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:names a join by a column named key is by the key": (
         "tests/unit/test_names_of_columns.py::test_a_join_by_a_column",
-        "processor/planning/joins/qualified.py",
+        "processor/planning/joins/binding.py",
         "return [scope.column(names[1]), *names[2:]]",
         "return [{'key': 'ikebana_key'}.get(names[1], names[1]), *names[2:]]",
     ),
@@ -572,7 +572,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:joins read fields that a transform adds": (
         "tests/unit/test_names_of_columns.py::test_a_field_that_a_transform_adds",
-        "processor/planning/joins/qualified.py",
+        "processor/planning/joins/binding.py",
         "                hidden[full_name] = scopes[alias].hidden[column]\n",
         "                pass\n",
     ),

@@ -37,7 +37,7 @@ EDITED_JOINS = "tests/unit/test_edited_joins.py"
 PLAN = "tests/unit/test_plan.py::test_a_plan_has_one_axis_of_time"
 QUERY = "tests/unit/test_query.py::test_a_batch_that_fails_as_a_whole"
 
-_START = "processor/checkpoint/starting.py"
+_START = "processor/checkpoint/takeover.py"
 _NEXT_STEP = "processor/checkpoint/next_step.py"
 _TAKE = "processor/checkpoint/takeover.py"
 _CLAIM = "processor/checkpoint/takeover.py"

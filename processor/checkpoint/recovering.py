@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ikebana.processor.base.offsets import Positions
 from ikebana.processor.base.transition import Rebuilding, Stage, Transition
 from ikebana.processor.checkpoint.commits import Lease, Marker
-from ikebana.processor.checkpoint.starting import OutputState, lasting_topics
+from ikebana.processor.checkpoint.takeover import OutputState, lasting_topics
 from ikebana.processor.planning import progress, starts
 from ikebana.processor.planning.edits import EditProblem
 from ikebana.processor.planning.joins.query import AsOfJoin

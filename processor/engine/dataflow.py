@@ -48,7 +48,8 @@ from ikebana.processor.base.transition import (
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.checkpoint.parts import waiting
 from ikebana.processor.engine import replaying
-from ikebana.processor.engine.budget import Budget
+from ikebana.processor.engine.budget import MOST as MOST_GATHERED
+from ikebana.processor.engine.budget import Budget, GatheredUpdates
 from ikebana.processor.engine.editing import (
     Editing,
     FilledPortion,
@@ -58,9 +59,6 @@ from ikebana.processor.engine.editing import (
     remember,
     shown_at,
 )
-from ikebana.processor.engine.gathered import MOST as MOST_GATHERED
-from ikebana.processor.engine.gathered import GatheredUpdates
-from ikebana.processor.engine.held import IN, OUT, Target, far_inlets, far_targets, held_targets
 from ikebana.processor.engine.joined_batch import BatchJoins
 from ikebana.processor.engine.joining import portions
 from ikebana.processor.engine.replaying import HoldPast, Replay
@@ -76,6 +74,14 @@ from ikebana.processor.planning.joins.stages import JoinStage, joined
 from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import ERRORS, Input, Operator, Plan
 from ikebana.processor.planning.planner import Physical
+from ikebana.processor.planning.progress import (
+    IN,
+    OUT,
+    Target,
+    far_inlets,
+    far_targets,
+    held_targets,
+)
 from ikebana.processor.topics.formatting import Formatted, formatted
 
 Chunks = Sequence[Upserts | Truncate]

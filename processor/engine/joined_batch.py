@@ -40,8 +40,8 @@ from ikebana.processor.linear.scope import frozen
 from ikebana.processor.linear.steps import Arrange
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.catalog import catalog_of
+from ikebana.processor.planning.joins.binding import Flat, alias_of
 from ikebana.processor.planning.joins.paths import Candidate, Extend, Path, Planned, binds
-from ikebana.processor.planning.joins.qualified import Flat, alias_of
 from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.joins.stages import (
     JoinStage,

@@ -59,8 +59,8 @@ from ikebana.processor.linear.query import Query, compiled, data_field_texts, fi
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.catalog import catalog_of
+from ikebana.processor.planning.joins.binding import Flat, alias_of
 from ikebana.processor.planning.joins.paths import Lookup, Path, Planned
-from ikebana.processor.planning.joins.qualified import Flat, alias_of
 from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.joins.stages import JoinStage, candidate_name, step_name
 from ikebana.processor.planning.plan import Plan

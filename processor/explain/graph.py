@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple
 
 from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.base.texts import counted, printable
-from ikebana.processor.engine.held import held_outputs
 from ikebana.processor.explain import operators, reading
 from ikebana.processor.explain.words import listed, named_lines, steps_lines
 from ikebana.processor.linear.chain import Named
@@ -22,6 +21,7 @@ from ikebana.processor.planning.plan import (
     Plan,
 )
 from ikebana.processor.planning.planner import Branch, Physical
+from ikebana.processor.planning.progress import held_outputs
 
 Kind = Literal[
     "topic",

@@ -32,6 +32,7 @@ from ikebana.processor.planning import progress
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joins import stages
+from ikebana.processor.planning.joins.binding import Flat, alias_of
 from ikebana.processor.planning.joins.paths import (
     ArrangedBy,
     Extend,
@@ -40,7 +41,6 @@ from ikebana.processor.planning.joins.paths import (
     PathStep,
     Planned,
 )
-from ikebana.processor.planning.joins.qualified import Flat, alias_of
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, Join
 from ikebana.processor.planning.joins.stages import Shared, joined
 from ikebana.processor.planning.joins.stages import arrangements as arrangements_of

@@ -38,8 +38,7 @@ from ikebana.processor.checkpoint.checkpoint import (
 from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
 from ikebana.processor.checkpoint.inputs import topics_refusal
 from ikebana.processor.checkpoint.recovering import Left, Unclosed
-from ikebana.processor.checkpoint.starting import OutputState, lasting_topics
-from ikebana.processor.checkpoint.takeover import TakeoverState
+from ikebana.processor.checkpoint.takeover import OutputState, TakeoverState, lasting_topics
 from ikebana.processor.kafka import client, own_topics, rights, topics, transactions
 from ikebana.processor.kafka.progress_topic import last_progress
 from ikebana.processor.kafka.reader import Range, RangeReader

@@ -28,8 +28,7 @@ from ikebana.processor.linear.json_text import JSON, quoted
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import AnyStep, Call, Sql, moves_time
 from ikebana.processor.planning.aggregates import arranged
-from ikebana.processor.planning.joins.binding import BoundJoin
-from ikebana.processor.planning.joins.qualified import alias_of
+from ikebana.processor.planning.joins.binding import BoundJoin, alias_of
 from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.kind import Relations
 from ikebana.processor.planning.plan import (

@@ -19,7 +19,7 @@ from ikebana.processor.linear.expressions import type_named
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
 from ikebana.processor.linear.syntax import called, select_of, tree
 from ikebana.processor.planning.aggregates import AggregateError, arranged
-from ikebana.processor.planning.joins import qualified
+from ikebana.processor.planning.joins import binding
 from ikebana.processor.planning.plan import Reduce
 from support.sql_texts import sql_texts
 from support.strategies import unhurried
@@ -35,11 +35,11 @@ def readers(text: str) -> list[Callable[[], Any]]:
         lambda: checked(text, SCOPES["o"]),
         lambda: checked(text, SCOPES["c"], condition=True),
         lambda: [
-            qualified.flat(each, SCOPES, condition=True) for each in syntax.conjuncts(tree(text))
+            binding.flat(each, SCOPES, condition=True) for each in syntax.conjuncts(tree(text))
         ],
         lambda: called(text),
         lambda: syntax.conditions(text),
-        lambda: qualified.flat(tree(text), SCOPES),
+        lambda: binding.flat(tree(text), SCOPES),
         lambda: type_named(text),
         lambda: arranged(Reduce("r", "o", (("n", text),))),
     ]

@@ -19,6 +19,7 @@ from ikebana.processor.linear.database import asked
 from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import Scope
+from ikebana.processor.planning.joins.binding import Flat, flat_name
 from ikebana.processor.planning.joins.paths import (
     ArrangedBy,
     Extend,
@@ -27,7 +28,6 @@ from ikebana.processor.planning.joins.paths import (
     PathStep,
     Planned,
 )
-from ikebana.processor.planning.joins.qualified import Flat, flat_name
 from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.relations import Relation
 

@@ -10,7 +10,7 @@ from ikebana.codecs.diff import ProgressRecord
 from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
 from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
-from ikebana.processor.checkpoint.starting import OutputState, StartHistory, lasting_topics
+from ikebana.processor.checkpoint.takeover import OutputState, StartHistory, lasting_topics
 from ikebana.processor.planning import progress
 from ikebana.processor.topics.source_offset import SourceOffset
 

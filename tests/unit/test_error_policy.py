@@ -14,8 +14,8 @@ from ikebana.errors import RecordError
 from ikebana.processor.base.noted import NotedRecord
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.engine import dataflow
+from ikebana.processor.engine.budget import GatheredUpdates
 from ikebana.processor.engine.evaluate import Evaluation, Record
-from ikebana.processor.engine.gathered import GatheredUpdates
 from ikebana.processor.kernels import upsert
 from ikebana.processor.planning.plan import ERRORS, OnError
 

@@ -7,7 +7,7 @@ import pytest
 
 from ikebana.processor.base.rows import KeyedUpdate, updates_of
 from ikebana.processor.base.sharding import hop_chunks
-from ikebana.processor.engine.gathered import GatheredUpdates
+from ikebana.processor.engine.budget import GatheredUpdates
 
 
 def updates(count: int, size: int = 4) -> Iterator[KeyedUpdate]:

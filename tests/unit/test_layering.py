@@ -89,7 +89,7 @@ PURE = (
     "processor/checkpoint/",
     "processor/engine/dataflow.py",
     "processor/engine/evaluate.py",
-    "processor/engine/held.py",
+    "processor/planning/progress.py",
     "processor/explain/",
     "processor/kernels/",
     "processor/planning/",

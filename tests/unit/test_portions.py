@@ -10,8 +10,8 @@ from ikebana import Column, Input, Linear, Output, Plan, Upsert
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
-from ikebana.processor.engine import dataflow, gathered
-from ikebana.processor.engine.gathered import GatheredUpdates
+from ikebana.processor.engine import budget, dataflow
+from ikebana.processor.engine.budget import GatheredUpdates
 from ikebana.processor.linear.chain import AT_ONCE, Chain, ChainResult, Growing, in_portions
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Call, Sql
@@ -128,7 +128,7 @@ def test_a_batch_takes_the_memory_of_one_record_that_expands(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What ten records come to lies in a file, but for that of the one that is at hand."""
-    monkeypatch.setattr(gathered, "_AT_ONCE", 500)
+    monkeypatch.setattr(budget, "_AT_ONCE", 500)
     monkeypatch.setattr(
         dataflow, "GatheredUpdates", lambda updates=(): GatheredUpdates(updates, most=1_000)
     )

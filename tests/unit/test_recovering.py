@@ -26,7 +26,7 @@ from ikebana.processor.checkpoint.recovering import (
     rebuild,
     unclosed,
 )
-from ikebana.processor.checkpoint.starting import GoOn, OutputState, StartHistory, judge
+from ikebana.processor.checkpoint.takeover import GoOn, OutputState, StartHistory, judge
 from ikebana.processor.engine.editing import output_intervals
 from ikebana.processor.kafka.progress_topic import Closing, closings
 from ikebana.processor.kafka.reader import Range

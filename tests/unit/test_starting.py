@@ -13,7 +13,7 @@ from ikebana.processor.base.transition import Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged, described
 from ikebana.processor.checkpoint.commits import Lease
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
-from ikebana.processor.checkpoint.starting import GoOn, StartHistory, judge, lease_refusal
+from ikebana.processor.checkpoint.takeover import GoOn, StartHistory, judge, lease_refusal
 from support.histories import (
     PLAN,
     WITH_PAIRS,

@@ -16,8 +16,14 @@ from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged
 from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
-from ikebana.processor.checkpoint.starting import OutputState
-from ikebana.processor.checkpoint.takeover import Claim, TakeoverState, adopted, claim, take_over
+from ikebana.processor.checkpoint.takeover import (
+    Claim,
+    OutputState,
+    TakeoverState,
+    adopted,
+    claim,
+    take_over,
+)
 from ikebana.processor.planning.plan import Output
 from support.histories import PLAN, SHARDS, born, lease, marker, offset, shown, topics
 

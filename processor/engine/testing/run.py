@@ -23,7 +23,7 @@ from ikebana.processor.checkpoint.evolution import begun, edit_under_way
 from ikebana.processor.checkpoint.next_step import Desired, Observed, Step, start
 from ikebana.processor.checkpoint.parts import moved
 from ikebana.processor.checkpoint.recovering import Left, Unclosed, problems_left, rebuild
-from ikebana.processor.checkpoint.starting import OutputState
+from ikebana.processor.checkpoint.takeover import OutputState
 from ikebana.processor.engine.dataflow import Beside, Emitted
 from ikebana.processor.engine.editing import output_intervals
 from ikebana.processor.engine.evaluate import (

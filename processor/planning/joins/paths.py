@@ -27,9 +27,8 @@ from typing import Any, NamedTuple
 
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import ExpressionError
-from ikebana.processor.planning.joins import qualified
-from ikebana.processor.planning.joins.binding import BoundJoin
-from ikebana.processor.planning.joins.qualified import Flat, alias_of
+from ikebana.processor.planning.joins import binding
+from ikebana.processor.planning.joins.binding import BoundJoin, Flat, alias_of
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, Join
 from ikebana.processor.planning.relations import Relation
 
@@ -472,7 +471,7 @@ class _Building:
         asked = [pair for pair in zip(keys, values, strict=True) if pair[0] in unique]
         try:
             tested = [
-                qualified.equality(flats[key], value)
+                binding.equality(flats[key], value)
                 for key, value in zip(keys, values, strict=True)
                 if key not in unique
             ]

@@ -28,8 +28,8 @@ from typing import Literal, NamedTuple
 from ikebana.processor.linear.json_text import JSON, quoted
 from ikebana.processor.linear.scope import KEY, VALUE
 from ikebana.processor.planning.catalog import catalog_of
+from ikebana.processor.planning.joins.binding import flat_name
 from ikebana.processor.planning.joins.paths import ArrangedBy, Extend, Lookup, Path, Planned
-from ikebana.processor.planning.joins.qualified import flat_name
 from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.planning.relations import Relation
