@@ -6,8 +6,8 @@ before it is done.  What steps such as `flat_map` make of an update is not known
 are asked between portions whether their time is over.
 
 The updates of a batch are kept in bounded memory (`GatheredUpdates`): when they are many, most of
-them are in a file.  One change may become millions of updates, in a join, if its key has many rows,
-or in a `flat_map`.
+them are in a file.  One change may become millions of updates: in a join, if its key has many
+rows, or in a `flat_map`.
 """
 
 # Decision (joins are refused beforehand): A join that cannot end in its time is refused by the
