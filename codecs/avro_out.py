@@ -41,7 +41,6 @@ import functools
 import io
 from collections import Counter
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from typing import Any
 
 import fastavro
@@ -50,13 +49,19 @@ import msgspec
 from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder
 from ikebana.codecs.avro_schema import Framing, Part, Schemas, applied, each, locate, picked
-from ikebana.codecs.encodings import Convert, days_of, from_base64, instant_of, time_of_day
-from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.output_messages import MisfitError, OutputShape, Writers, has_names
+from ikebana.codecs.encodings import Convert
+from ikebana.codecs.output_messages import (
+    Datum,
+    MisfitError,
+    OutputShape,
+    Writers,
+    datum_of,
+    datum_of_columns,
+    has_names,
+)
 from ikebana.codecs.sql_type import (
     JSON,
     Array,
-    Enum,
     List,
     Map,
     SqlType,
@@ -64,7 +69,6 @@ from ikebana.codecs.sql_type import (
 )
 from ikebana.codecs.sql_type import Decimal as DecimalType
 
-Datum = Callable[[Any], Any]
 _JSON = "io.debezium.data.Json"
 _FRAMING: Framing = "confluent"
 
@@ -73,7 +77,6 @@ KIND = "AVRO"
 carries = has_names
 name_problem = "has a name that Avro has not (letters, digits and _)"
 _decode = canonical.decoder(Any)
-_NO_FIT = (ArithmeticError, DecodeError, TypeError, ValueError)
 
 
 def schema_of(kind: SqlType, name: str) -> Any:
@@ -92,7 +95,7 @@ def schema_of(kind: SqlType, name: str) -> Any:
             return {"type": "map", "values": nullable(schema_of(of, name))}
         case Struct(fields):
             return record(name, [field(each, of, f"{name}_{each}") for each, of in fields])
-    return _SCALARS.get(str(kind), ("string", None))[0]
+    return _SCALARS.get(str(kind), "string")
 
 
 def record(name: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
@@ -110,147 +113,6 @@ def nullable(schema: Any) -> list[Any]:
     return ["null", schema]
 
 
-def datum_of(kind: SqlType, path: str) -> Datum:
-    """Make a function from values in JSON, with canonical numbers, to Avro's data.
-
-    The function raises: MisfitError, for a value that does not fit the type.
-    """
-    match kind:
-        case List(of) | Array(of):
-            return _list(datum_of(of, path), path, kind)
-        case Map(_, of):
-            return _map(datum_of(of, path), path, kind)
-        case Struct(fields):
-            parts = [(name, datum_of(of, f"{path}.{name}")) for name, of in fields]
-            return _struct(parts, path, kind)
-        case DecimalType(width, scale):
-            convert = _unscaled(width, scale)
-        case Enum():
-            convert = _text
-        case _:
-            convert = _SCALARS.get(str(kind), ("", _text))[1] or _text
-
-    def datum(value: Any) -> Any:
-        if value is None:
-            return None
-        try:
-            return convert(value)
-        except _NO_FIT:
-            raise MisfitError(path, kind) from None
-
-    return datum
-
-
-def _list(each: Datum, path: str, kind: SqlType) -> Datum:
-    def datum(value: Any) -> Any:
-        if value is None:
-            return None
-        if not isinstance(value, list):
-            raise MisfitError(path, kind)
-        return [each(part) for part in value]
-
-    return datum
-
-
-def _map(each: Datum, path: str, kind: SqlType) -> Datum:
-    def datum(value: Any) -> Any:
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            raise MisfitError(path, kind)
-        return {name: each(part) for name, part in value.items()}
-
-    return datum
-
-
-def _struct(parts: list[tuple[str, Datum]], path: str, kind: SqlType | str) -> Datum:
-    def datum(value: Any) -> Any:
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            raise MisfitError(path, kind)
-        return {name: each(value.get(name)) for name, each in parts}
-
-    return datum
-
-
-def _text(value: Any) -> str:
-    """A text, or the JSON of anything else, as SQL reads it as VARCHAR."""
-    return value if value.__class__ is str else canonical.write(value).decode()
-
-
-def _json(value: Any) -> str:
-    return canonical.write(value).decode()
-
-
-_BOOLEANS = {True: True, False: False, "true": True, "false": False, "t": True, "f": False}
-_BOOLEANS |= {"1": True, "0": False}
-
-
-def _boolean(value: Any) -> bool:
-    # 1 and 0 are keys of this mapping, too, since they equal True and False.
-    if value.__class__ in (bool, int, str) and value in _BOOLEANS:
-        return _BOOLEANS[value]
-    raise ValueError
-
-
-def _whole(least: int, most: int) -> Datum:
-    def convert(value: Any) -> int:
-        number = int(value) if value.__class__ is str else value
-        if number.__class__ is not int or not least <= number <= most:
-            raise ValueError
-        return number
-
-    return convert
-
-
-def _number(value: Any) -> float:
-    if value.__class__ is bool:
-        raise ValueError
-    return float(value)
-
-
-def _single(value: Any) -> float:
-    number = _number(value)
-    if abs(number) > _LARGEST_SINGLE and abs(number) != float("inf"):
-        raise ValueError
-    return number
-
-
-_LARGEST_SINGLE = 3.4028235677973366e38
-
-
-def _unscaled(width: int, scale: int) -> Datum:
-    """The bytes of a decimal's digits, `scale` of them behind the point."""
-    most = 10**width
-
-    def convert(value: Any) -> bytes:
-        if value.__class__ is bool:
-            raise ValueError
-        exact = Decimal(value) if value.__class__ in (int, str) else Decimal(str(value))
-        sign, digits, exponent = exact.as_tuple()
-        if not isinstance(exponent, int):
-            raise ValueError
-        number: int = int("".join(map(str, digits)))
-        shift = exponent + scale
-        if shift > width:
-            if number:
-                raise ValueError
-            shift = 0
-        if shift >= 0:
-            number *= int(10**shift)
-        else:
-            number, rest = divmod(number, int(10 ** min(-shift, len(digits) + 1)))
-            if rest:
-                raise ValueError
-        if number >= most:
-            raise ValueError
-        number = -number if sign else number
-        return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
-
-    return convert
-
-
 def _decimal(width: int, scale: int) -> dict[str, Any]:
     return {"type": "bytes", "logicalType": "decimal", "precision": width, "scale": scale}
 
@@ -262,31 +124,24 @@ def _logical(kind: str, logical: str, meaning: str | None = None) -> dict[str, A
     return schema
 
 
-_MICROS = _logical("long", "timestamp-micros", "time.MicroTimestamp"), instant_of(6)
-_INT, _LONG = ("int", _whole(-(2**31), 2**31 - 1)), ("long", _whole(-(2**63), 2**63 - 1))
-# The schema of a type, and the function that makes its data.
-_SCALARS: dict[str, tuple[Any, Datum | None]] = {
-    "BOOLEAN": ("boolean", _boolean),
-    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT"), _INT),
-    **dict.fromkeys(("BIGINT", "UINTEGER"), _LONG),
-    "UBIGINT": (_decimal(20, 0), _unscaled(20, 0)),
-    **dict.fromkeys(("HUGEINT", "UHUGEINT"), (_decimal(38, 0), _unscaled(38, 0))),
-    "FLOAT": ("float", _single),
-    "DOUBLE": ("double", _number),
-    "BLOB": ("bytes", from_base64),
-    "DATE": (_logical("int", "date"), days_of),
-    "TIME": (_logical("long", "time-micros", "time.MicroTime"), time_of_day),
+_MICROS = _logical("long", "timestamp-micros", "time.MicroTimestamp")
+# The schemas of types without parts; those of others are texts.
+_SCALARS: dict[str, Any] = {
+    "BOOLEAN": "boolean",
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT"), "int"),
+    **dict.fromkeys(("BIGINT", "UINTEGER"), "long"),
+    "UBIGINT": _decimal(20, 0),
+    **dict.fromkeys(("HUGEINT", "UHUGEINT"), _decimal(38, 0)),
+    "FLOAT": "float",
+    "DOUBLE": "double",
+    "BLOB": "bytes",
+    "DATE": _logical("int", "date"),
+    "TIME": _logical("long", "time-micros", "time.MicroTime"),
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS"), _MICROS),
-    "TIMESTAMP WITH TIME ZONE": (_logical("long", "timestamp-micros"), instant_of(6)),
-    "TIMESTAMP_NS": (
-        _logical("long", "timestamp-nanos", "time.NanoTimestamp"),
-        instant_of(9),
-    ),
-    "UUID": (_logical("string", "uuid", "data.Uuid"), None),
-    "JSON": (
-        {"type": "string", "connect.version": 1, "connect.name": _JSON},
-        _json,
-    ),
+    "TIMESTAMP WITH TIME ZONE": _logical("long", "timestamp-micros"),
+    "TIMESTAMP_NS": _logical("long", "timestamp-nanos", "time.NanoTimestamp"),
+    "UUID": _logical("string", "uuid", "data.Uuid"),
+    "JSON": {"type": "string", "connect.version": 1, "connect.name": _JSON},
 }
 
 
@@ -346,7 +201,7 @@ def writers(shape: OutputShape) -> Writers:
     """The writers of keys and values of a shape."""
     write_key, write_value = _writer(key_schema(shape)), _writer(value_schema(shape))
     key_datum = _key_datum(shape.key_type)
-    row = _struct([(name, datum_of(of, name)) for name, of in shape.columns], "value", "STRUCT")
+    row = datum_of_columns(shape.columns)
 
     def key_of(message: bytes) -> bytes:
         return write_key(key_datum(_decode(message)))

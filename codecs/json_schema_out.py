@@ -31,10 +31,9 @@ from typing import Any
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro_out import datum_of
 from ikebana.codecs.avro_schema import Part, Schemas
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.output_messages import MisfitError, OutputShape, Writers
+from ikebana.codecs.output_messages import MisfitError, OutputShape, Writers, datum_of
 from ikebana.codecs.sql_type import JSON, Array, List, Map, Scalar, SqlType, Struct
 from ikebana.codecs.sql_type import Decimal as DecimalType
 

@@ -20,12 +20,16 @@ gives to the schemas.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from decimal import Decimal
+from typing import Any, NamedTuple
 
+from ikebana.codecs import canonical
 from ikebana.codecs.cdcv2 import Fact
 from ikebana.codecs.diff import Headers, time_header
-from ikebana.codecs.errors import error_record
-from ikebana.codecs.sql_type import Array, List, Map, Scalar, SqlType, Struct
+from ikebana.codecs.encodings import days_of, from_base64, instant_of, time_of_day
+from ikebana.codecs.errors import DecodeError, error_record
+from ikebana.codecs.sql_type import Array, Enum, List, Map, Scalar, SqlType, Struct
+from ikebana.codecs.sql_type import Decimal as DecimalType
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 """Matches names of records and fields, in Avro and in Protobuf."""
@@ -222,3 +226,179 @@ def has_names(kind: SqlType) -> bool:
             # Keys of JSON objects are texts.
             return has_names(of)
     return True
+
+
+# Values in JSON as the data of their types, in the forms of Avro: dates are counts of days, times
+# and timestamps of parts of a second, decimals and BLOBs are bytes, and what has no other form is
+# a text.  All formats with schemas judge so whether a value is of its type.
+
+Datum = Callable[[Any], Any]
+_NO_FIT = (ArithmeticError, DecodeError, TypeError, ValueError)
+
+
+def datum_of(kind: SqlType, path: str) -> Datum:
+    """Make a function from values in JSON, with canonical numbers, to data of Avro's types.
+
+    The function raises: MisfitError, for a value that does not fit the type.
+    """
+    match kind:
+        case List(of) | Array(of):
+            return _list(datum_of(of, path), path, kind)
+        case Map(_, of):
+            return _map(datum_of(of, path), path, kind)
+        case Struct(fields):
+            parts = [(name, datum_of(of, f"{path}.{name}")) for name, of in fields]
+            return _struct(parts, path, kind)
+        case DecimalType(width, scale):
+            convert = _unscaled(width, scale)
+        case Enum():
+            convert = _text
+        case _:
+            convert = _DATA.get(str(kind), _text)
+
+    def datum(value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return convert(value)
+        except _NO_FIT:
+            raise MisfitError(path, kind) from None
+
+    return datum
+
+
+def datum_of_columns(columns: Iterable[tuple[str, SqlType]]) -> Datum:
+    """Make a function from rows in JSON to data, as `datum_of` does."""
+    return _struct([(name, datum_of(of, name)) for name, of in columns], "value", "STRUCT")
+
+
+def _list(each: Datum, path: str, kind: SqlType) -> Datum:
+    def datum(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise MisfitError(path, kind)
+        return [each(part) for part in value]
+
+    return datum
+
+
+def _map(each: Datum, path: str, kind: SqlType) -> Datum:
+    def datum(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise MisfitError(path, kind)
+        return {name: each(part) for name, part in value.items()}
+
+    return datum
+
+
+def _struct(parts: list[tuple[str, Datum]], path: str, kind: SqlType | str) -> Datum:
+    def datum(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise MisfitError(path, kind)
+        return {name: each(value.get(name)) for name, each in parts}
+
+    return datum
+
+
+def _text(value: Any) -> str:
+    """A text, or the JSON of anything else, as SQL reads it as VARCHAR."""
+    return value if value.__class__ is str else canonical.write(value).decode()
+
+
+def _json(value: Any) -> str:
+    return canonical.write(value).decode()
+
+
+_BOOLEANS = {True: True, False: False, "true": True, "false": False, "t": True, "f": False}
+_BOOLEANS |= {"1": True, "0": False}
+
+
+def _boolean(value: Any) -> bool:
+    # 1 and 0 are keys of this mapping, too, since they equal True and False.
+    if value.__class__ in (bool, int, str) and value in _BOOLEANS:
+        return _BOOLEANS[value]
+    raise ValueError
+
+
+def _whole(least: int, most: int) -> Datum:
+    def convert(value: Any) -> int:
+        number = int(value) if value.__class__ is str else value
+        if number.__class__ is not int or not least <= number <= most:
+            raise ValueError
+        return number
+
+    return convert
+
+
+def _number(value: Any) -> float:
+    if value.__class__ is bool:
+        raise ValueError
+    return float(value)
+
+
+def _single(value: Any) -> float:
+    number = _number(value)
+    if abs(number) > _LARGEST_SINGLE and abs(number) != float("inf"):
+        raise ValueError
+    return number
+
+
+_LARGEST_SINGLE = 3.4028235677973366e38
+
+
+def _unscaled(width: int, scale: int) -> Datum:
+    """The bytes of a decimal's digits, `scale` of them behind the point."""
+    most = 10**width
+
+    def convert(value: Any) -> bytes:
+        if value.__class__ is bool:
+            raise ValueError
+        exact = Decimal(value) if value.__class__ in (int, str) else Decimal(str(value))
+        sign, digits, exponent = exact.as_tuple()
+        if not isinstance(exponent, int):
+            raise ValueError
+        number: int = int("".join(map(str, digits)))
+        shift = exponent + scale
+        if shift > width:
+            if number:
+                raise ValueError
+            shift = 0
+        if shift >= 0:
+            number *= int(10**shift)
+        else:
+            number, rest = divmod(number, int(10 ** min(-shift, len(digits) + 1)))
+            if rest:
+                raise ValueError
+        if number >= most:
+            raise ValueError
+        number = -number if sign else number
+        return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
+
+    return convert
+
+
+# The functions that make the data of types without parts; those of others make texts.
+_DATA: dict[str, Datum] = {
+    "BOOLEAN": _boolean,
+    **dict.fromkeys(
+        ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT"), _whole(-(2**31), 2**31 - 1)
+    ),
+    **dict.fromkeys(("BIGINT", "UINTEGER"), _whole(-(2**63), 2**63 - 1)),
+    "UBIGINT": _unscaled(20, 0),
+    **dict.fromkeys(("HUGEINT", "UHUGEINT"), _unscaled(38, 0)),
+    "FLOAT": _single,
+    "DOUBLE": _number,
+    "BLOB": from_base64,
+    "DATE": days_of,
+    "TIME": time_of_day,
+    **dict.fromkeys(
+        ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP WITH TIME ZONE"), instant_of(6)
+    ),
+    "TIMESTAMP_NS": instant_of(9),
+    "JSON": _json,
+}

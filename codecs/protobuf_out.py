@@ -31,9 +31,8 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro_out import datum_of
 from ikebana.codecs.avro_schema import Part, Schemas
-from ikebana.codecs.output_messages import MisfitError, OutputShape, Writers, has_names
+from ikebana.codecs.output_messages import MisfitError, OutputShape, Writers, datum_of, has_names
 from ikebana.codecs.protobuf import (
     DATE,
     DECIMAL,
