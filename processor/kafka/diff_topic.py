@@ -409,7 +409,7 @@ def output_reader(settings: Mapping[str, str], topic: str, form: str) -> OutputR
             hint="Set schema.registry.url among the settings of the client (`--config`), or name "
             "the pipeline that writes the topic (`--pipeline`), whose registry is used.",
         )
-    # Its client takes a while to import, and few need it.
+    # Imported here, because few readers need it.
     from ikebana.processor.kafka.registry import Registry
 
     return OutputReader(topic, form, Registry(registry))

@@ -7,7 +7,7 @@ checks.  An edit finds in the topics of outputs what they have had, and retracts
 
 from collections.abc import Collection, Container, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient
 
@@ -20,6 +20,7 @@ from ikebana.processor.base.texts import counted
 from ikebana.processor.base.transition import ReadBack
 from ikebana.processor.kafka import client, topics, transactions
 from ikebana.processor.kafka.reader import RangeReader
+from ikebana.processor.kafka.registry import Registry
 from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.graph import graph_of
@@ -27,10 +28,6 @@ from ikebana.processor.planning.outputs import shape_of
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.topics import replays
 from ikebana.processor.topics.replays import Ends
-
-if TYPE_CHECKING:
-    from ikebana.processor.kafka.registry import Registry
-
 
 # An update is longer than the upsert that it comes from, and an error record nearly twice as
 # long as its message.  Our topics must have room for whatever an input topic can have.
@@ -140,7 +137,7 @@ def registered(plan: Plan, settings: Mapping[str, str]) -> dict[str, Ids]:
         SourceError: it is away, refuses us, or is no registry.
     """
     outputs = [output for output in plan.outputs if output.traits.in_registry]
-    registry = _registry(settings) if outputs else None
+    registry = Registry(settings) if outputs else None
     result = {}
     for output in outputs:
         assert registry is not None
@@ -161,27 +158,20 @@ def registered(plan: Plan, settings: Mapping[str, str]) -> dict[str, Ids]:
 def schema_checks(plan: Plan, settings: Settings) -> Iterator[Check]:
     """Check that the registry would take the schemas of all outputs; it has to answer."""
     outputs = [output for output in plan.outputs if output.traits.in_registry]
-    registry = _registry(settings.registry, _LOOK_S) if outputs else None
+    registry = Registry(settings.registry, _LOOK_S) if outputs else None
     for output in outputs:
         assert registry is not None
         for subject in subjects_of(plan, output):
             yield checked(f'subject "{subject.name}"', partial(_tried, registry, subject))
 
 
-def _tried(registry: "Registry", subject: Subject) -> str:
+def _tried(registry: Registry, subject: Subject) -> str:
     if registry.takes(*subject):
         return "its newest schema and that of the output are compatible, or there is none yet"
     raise ConfigError(
         "the output's schema is not compatible with the newest one that is registered",
         hint=_REMEDY,
     )
-
-
-def _registry(settings: Mapping[str, str], patience_s: float | None = None) -> "Registry":
-    # Its client takes a while to import, and few need it.
-    from ikebana.processor.kafka.registry import Registry
-
-    return Registry(settings) if patience_s is None else Registry(settings, patience_s)
 
 
 _INSTEAD = (

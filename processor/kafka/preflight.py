@@ -36,6 +36,7 @@ from ikebana.processor.kafka import client, inputs, own_topics, topics, transact
 from ikebana.processor.kafka.client import transactional_producer
 from ikebana.processor.kafka.inputs import refuse_lost
 from ikebana.processor.kafka.reading_rights import TopicRights
+from ikebana.processor.kafka.registry import Registry
 from ikebana.processor.kafka.rights import (
     AUTHORIZER,
     Rights,
@@ -230,8 +231,6 @@ def of_registry(plan: Plan, settings: Settings) -> Iterator[Check]:
     writes = any(output.traits.in_registry for output in plan.outputs)
     if not writes and not any(map(needs_registry, plan.inputs)):
         return
-    # Its client takes a while to import, and few need it.
-    from ikebana.processor.kafka.registry import Registry
 
     def look() -> str:
         Registry(settings.registry, _REGISTRY_S).reach()

@@ -65,9 +65,10 @@ def reach(
         elif state.allowed is not None and (missing := needed - state.allowed):
             how = [missing_right(each) for each in ordered(missing)]
             lacks(f'topic "{topic}"', how, missing, "--topic", topic)
-    if not _may_name_group(settings):
+    group = f'group "{client.GROUP}"'
+    if not may_name_group(settings, group):
         named = ("--group", client.GROUP)
-        lacks(f'group "{client.GROUP}"', ["may not be seen"], {AclOperation.DESCRIBE}, *named)
+        lacks(group, ["may not be seen"], {AclOperation.DESCRIBE}, *named)
     if reasons:
         raise AccessError(
             f"cannot read {', '.join(formats)}: {'; '.join(reasons)}", hint="\n".join(remedies)
@@ -110,17 +111,6 @@ def _may_be_made(settings: Mapping[str, str], topic: str) -> bool:
     return True
 
 
-def _may_name_group(settings: Mapping[str, str]) -> bool:
-    admin = client.admin(settings)
-    try:
-        patiently(lambda: ask_for_group(admin), f'group "{client.GROUP}"')
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
-            raise
-        return False
-    return True
-
-
 FORBIDDEN = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -139,15 +129,26 @@ class TopicRights(NamedTuple):
 State: TypeAlias = TopicRights | KafkaError | None
 
 
-def ask_for_group(admin: AdminClient) -> None:
-    """Describe the group of all readers.  Raises: KafkaException."""
-    asked = admin.describe_consumer_groups([client.GROUP], request_timeout=REQUEST_S)
+def may_name_group(settings: Mapping[str, str], what: str) -> bool:
+    """Whether a client may name the group of all readers; messages call it `what`."""
+    admin = client.admin(settings)
+
+    def ask() -> None:
+        asked = admin.describe_consumer_groups([client.GROUP], request_timeout=REQUEST_S)
+        try:
+            asked[client.GROUP].result()
+        except KafkaException as error:
+            # The group has never had a member.
+            if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                raise
+
     try:
-        asked[client.GROUP].result()
+        patiently(ask, what)
     except KafkaException as error:
-        # The group has never had a member.
-        if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+        if error.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
             raise
+        return False
+    return True
 
 
 def described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:

@@ -25,6 +25,7 @@ from ikebana.processor.base.notices import Notice
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.progress_topic import last_progress
 from ikebana.processor.kafka.reader import Range, RangeReader, timestamp_of
+from ikebana.processor.kafka.registry import Registry
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics.input_codec import needs_registry
 from ikebana.processor.topics.kinds_of_time import kind_of, mixed, of_input
@@ -279,8 +280,5 @@ def looked_at(
     messages = [message for topic in source.topics for message in read(kafka, topic)]
     schemas = None
     if needs_registry(source) and registry:
-        # Its client takes a while to import, and few need it.
-        from ikebana.processor.kafka.registry import Registry
-
         schemas = Registry(dict(registry), _REGISTRY_S)
     return messages, look(source, messages, schemas)

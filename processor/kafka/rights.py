@@ -6,7 +6,6 @@ create, they only say whether we may create it; for a group, whether we may desc
 checks change nothing.
 """
 
-import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -33,7 +32,7 @@ from ikebana.processor.kafka.client import (
     ordered,
     patiently,
 )
-from ikebana.processor.kafka.reading_rights import FORBIDDEN, State, ask_for_group, described
+from ikebana.processor.kafka.reading_rights import FORBIDDEN, State, described, may_name_group
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Plan
 
@@ -111,17 +110,11 @@ class Rights:
             if name not in self._clients:
                 continue
             what = f'group "{client.GROUP}"' + (f" by {name}" if name != _KAFKA else "")
-            admin = client.admin(self._clients[name])
-            ask = functools.partial(ask_for_group, admin)
-            try:
-                patiently(ask, what)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
-                    raise
+            if may_name_group(self._clients[name], what):
+                yield Check(what, "ok", "may be seen")
+            else:
                 remedy = self._grant(name, {AclOperation.DESCRIBE}, "--group", client.GROUP)
                 yield _failed(what, ["may not be seen"], [remedy])
-            else:
-                yield Check(what, "ok", "may be seen")
 
     def _grant(self, name: str, operations: Operations, *resource: str) -> str:
         whom = "" if name == _KAFKA else f" to the client of {name}"
