@@ -55,9 +55,11 @@ from ikebana.codecs.output_messages import (
     MisfitError,
     OutputShape,
     Writers,
+    as_object,
     datum_of,
     datum_of_columns,
     has_names,
+    present,
 )
 from ikebana.codecs.sql_type import (
     JSON,
@@ -224,21 +226,13 @@ def _key_datum(kind: SqlType) -> Datum:
         only = datum_of(kind, "key")
         # In a key that is JSON, null is a value.
         null = "null" if kind == JSON else None
-        return lambda value: null if value is None and null else _there(only(value), "key", kind)
+        return lambda value: null if value is None and null else present(only(value), "key", kind)
     parts = [(name, of, datum_of(of, name)) for name, of in kind.fields]
 
     def datum(value: Any) -> Any:
-        if not isinstance(value, dict):
-            raise MisfitError("key", kind)
-        return {name: _there(each(value.get(name)), name, of) for name, of, each in parts}
+        key = as_object(value, "key", kind)
+        return {name: present(each(key.get(name)), name, of) for name, of, each in parts}
 
-    return datum
-
-
-def _there(datum: Any, name: str, kind: SqlType) -> Any:
-    """A part of a key, which must not be null."""
-    if datum is None:
-        raise MisfitError(name, f"{kind} without null")
     return datum
 
 

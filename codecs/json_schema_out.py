@@ -33,7 +33,14 @@ import msgspec
 from ikebana.codecs import canonical
 from ikebana.codecs.avro_schema import Part, Schemas
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.output_messages import MisfitError, OutputShape, Writers, datum_of
+from ikebana.codecs.output_messages import (
+    MisfitError,
+    OutputShape,
+    Writers,
+    as_object,
+    datum_of,
+    present,
+)
 from ikebana.codecs.sql_type import JSON, Array, List, Map, Scalar, SqlType, Struct
 from ikebana.codecs.sql_type import Decimal as DecimalType
 
@@ -129,24 +136,15 @@ def writers(shape: OutputShape) -> Writers:
     def key_of(message: bytes) -> bytes:
         value = key(_decode(message))
         for name, kind in parts:
-            _require(value.get(name), name, kind)
+            present(value.get(name), name, kind)
         if not of_json:
-            _require(value, "key", shape.key_type)
+            present(value, "key", shape.key_type)
         return canonical.encode(value)
 
     def value_of(message: bytes) -> bytes:
-        value = _decode(message)
-        if not isinstance(value, dict):
-            raise MisfitError("value", "STRUCT")
-        return canonical.encode(row(value))
+        return canonical.encode(row(as_object(_decode(message), "value", "STRUCT")))
 
     return Writers(key_of, value_of)
-
-
-def _require(value: Any, name: str, kind: SqlType) -> None:
-    """Refuse a part of a key that is null."""
-    if value is None:
-        raise MisfitError(name, f"{kind} without null")
 
 
 def _row_of(columns: tuple[tuple[str, SqlType], ...], path: str = "") -> Value:

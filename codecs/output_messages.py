@@ -141,6 +141,20 @@ class MisfitError(Exception):
         super().__init__(f'column "{path}" is not of type {kind}')
 
 
+def present(value: Any, path: str, kind: SqlType) -> Any:
+    """A value that must not be null, such as a part of a key.  Raises: MisfitError."""
+    if value is None:
+        raise MisfitError(path, f"{kind} without null")
+    return value
+
+
+def as_object(value: Any, path: str, kind: SqlType | str) -> dict[str, Any]:
+    """A value that must be an object of JSON.  Raises: MisfitError."""
+    if not isinstance(value, dict):
+        raise MisfitError(path, kind)
+    return value
+
+
 class OutputShape(NamedTuple):
     """The types of an output's messages: its key, and the columns of its rows.
 
@@ -287,9 +301,7 @@ def _map(each: Datum, path: str, kind: SqlType) -> Datum:
     def datum(value: Any) -> Any:
         if value is None:
             return None
-        if not isinstance(value, dict):
-            raise MisfitError(path, kind)
-        return {name: each(part) for name, part in value.items()}
+        return {name: each(part) for name, part in as_object(value, path, kind).items()}
 
     return datum
 
@@ -298,9 +310,8 @@ def _struct(parts: list[tuple[str, Datum]], path: str, kind: SqlType | str) -> D
     def datum(value: Any) -> Any:
         if value is None:
             return None
-        if not isinstance(value, dict):
-            raise MisfitError(path, kind)
-        return {name: each(value.get(name)) for name, each in parts}
+        row = as_object(value, path, kind)
+        return {name: each(row.get(name)) for name, each in parts}
 
     return datum
 

@@ -32,7 +32,15 @@ from zlib import crc32
 
 from ikebana.codecs import canonical
 from ikebana.codecs.avro_schema import Part, Schemas
-from ikebana.codecs.output_messages import MisfitError, OutputShape, Writers, datum_of, has_names
+from ikebana.codecs.output_messages import (
+    MisfitError,
+    OutputShape,
+    Writers,
+    as_object,
+    datum_of,
+    has_names,
+    present,
+)
 from ikebana.codecs.protobuf import (
     DATE,
     DECIMAL,
@@ -254,21 +262,15 @@ def writers(shape: OutputShape) -> Writers:
 
     def key_of(message: bytes) -> bytes:
         value = _decode(message)
-        if is_record and not isinstance(value, dict):
-            raise MisfitError("key", shape.key_type)
         if of_json:
             value = canonical.encode(value).decode()
-        fields = value if is_record else {key[0][0]: value}
+        fields = as_object(value, "key", shape.key_type) if is_record else {key[0][0]: value}
         for name, kind, _ in key:
-            if fields.get(name) is None:
-                raise MisfitError(name, f"{kind} without null")
+            present(fields.get(name), name, kind)
         return _written(of_key, key, fields)
 
     def value_of(message: bytes) -> bytes:
-        value = _decode(message)
-        if not isinstance(value, dict):
-            raise MisfitError("value", "STRUCT")
-        return _written(of_value, row, value)
+        return _written(of_value, row, as_object(_decode(message), "value", "STRUCT"))
 
     return Writers(key_of, value_of)
 
@@ -306,11 +308,10 @@ def _setter(name: str, kind: SqlType, path: str) -> Set:
             setters = _setters(fields, f"{path}.")
 
             def put_struct(message: Any, value: Any) -> None:
-                if not isinstance(value, dict):
-                    raise MisfitError(path, kind)
+                row = as_object(value, path, kind)
                 part = getattr(message, name)
                 part.SetInParent()
-                _fill(part, setters, value)
+                _fill(part, setters, row)
 
             return put_struct
     make = _scalar(kind, path)
@@ -332,9 +333,7 @@ def _list(name: str, of: SqlType, path: str, kind: SqlType) -> Set:
         if not isinstance(value, list):
             raise MisfitError(path, kind)
         for item in value:
-            if item is None:
-                raise MisfitError(path, f"{kind} without null")
-            add(getattr(message, name), item)
+            add(getattr(message, name), present(item, path, kind))
 
     return put
 
@@ -343,7 +342,7 @@ def _adder(of: SqlType, path: str) -> Set:
     """A function that adds a value to a repeated field."""
     if isinstance(of, Struct):
         setters = _setters(of.fields, f"{path}.")
-        return lambda repeated, item: _fill(repeated.add(), setters, _object(item, path, of))
+        return lambda repeated, item: _fill(repeated.add(), setters, as_object(item, path, of))
     make = _scalar(of, path)
     if _form(of).path:
         return lambda repeated, item: _set(repeated.add(), make(item))
@@ -356,26 +355,17 @@ def _map(name: str, of: SqlType, path: str, kind: SqlType) -> Set:
     make = None if is_struct else _scalar(of, path)
 
     def put(message: Any, value: Any) -> None:
-        if not isinstance(value, dict):
-            raise MisfitError(path, kind)
         entries = getattr(message, name)
-        for each, item in value.items():
-            if item is None:
-                raise MisfitError(path, f"{kind} without null")
+        for each, item in as_object(value, path, kind).items():
+            present(item, path, kind)
             if make is None:
-                _fill(entries[each], setters, _object(item, path, of))
+                _fill(entries[each], setters, as_object(item, path, of))
             elif _form(of).path:
                 _set(entries[each], make(item))
             else:
                 entries[each] = make(item)
 
     return put
-
-
-def _object(value: Any, path: str, kind: SqlType) -> Any:
-    if not isinstance(value, dict):
-        raise MisfitError(path, kind)
-    return value
 
 
 def _set(message: Any, fields: dict[str, Any]) -> None:
