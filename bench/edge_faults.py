@@ -239,19 +239,19 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     # loud: what is said of inputs.
     "edge:loud a column that no message has is passed over": (
         "tests/unit/test_notices.py::test_a_declared_column",
-        "processor/authoring/proposing/columns_seen.py",
+        "processor/authoring/proposing/look.py",
         "absent = sorted(declared - counts.keys() - {*source.key})",
         "absent: list[str] = []",
     ),
     "edge:loud fields are looked for in no list": (
         "tests/unit/test_notices.py::test_fields_are_looked_for",
-        "processor/authoring/proposing/notices.py",
+        "processor/authoring/proposing/look.py",
         "        case List(of) | Array(of):",
         "        case Array(of):",
     ),
     "edge:loud some errors are all errors": (
         "tests/unit/test_notices.py::test_an_input_whose_messages_are_all",
-        "processor/authoring/proposing/notices.py",
+        "processor/authoring/proposing/look.py",
         "if not seen.read or seen.reasons.total() < seen.read:",
         "if not seen.reasons:",
     ),

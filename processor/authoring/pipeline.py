@@ -24,7 +24,6 @@ from pydantic_core import ErrorDetails
 from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.authoring import deliver_part
 from ikebana.processor.authoring.deliver_part import SinkFile
-from ikebana.processor.authoring.document import Document
 from ikebana.processor.authoring.operator_kinds import KINDS
 from ikebana.processor.authoring.pipeline_file import (
     SETTINGS_VARIABLE,
@@ -34,8 +33,14 @@ from ikebana.processor.authoring.pipeline_file import (
     SettingsPart,
     overlaid,
 )
-from ikebana.processor.authoring.pipeline_yaml import read_yaml
-from ikebana.processor.authoring.settings import KAFKA_NAMES, OWNED_KAFKA, Settings, SettingsError
+from ikebana.processor.authoring.pipeline_yaml import Document, read_yaml
+from ikebana.processor.authoring.settings import (
+    KAFKA_NAMES,
+    OWNED_KAFKA,
+    Settings,
+    SettingsError,
+    value_problem,
+)
 from ikebana.processor.authoring.values import Part, shown
 from ikebana.processor.base.texts import counted, did_you_mean, hint, printable
 from ikebana.processor.linear.functions import look_in
@@ -274,9 +279,6 @@ def kafka_values(part: SettingsPart | None) -> Iterator[tuple[str, str]]:
         ("sink.kafka", part.sink.kafka),
     ):
         for name in values.keys() & KAFKA_NAMES - OWNED_KAFKA.keys() - {"bootstrap.servers"}:
-            # Kafka's library takes a while to load, and most files have no such setting.
-            from ikebana.processor.authoring.kafka_values import value_problem
-
             if problem := value_problem(name, values[name]):
                 yield f"{path}.{name}", problem
 

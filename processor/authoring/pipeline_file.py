@@ -25,8 +25,8 @@ from ikebana.codecs.sql_type import TypeTextError, parsed
 from ikebana.errors import PlanError
 from ikebana.processor.authoring import operator_kinds
 from ikebana.processor.authoring.deliver_part import DeliverPart
-from ikebana.processor.authoring.document import Document
 from ikebana.processor.authoring.operator_kinds import OperatorPart
+from ikebana.processor.authoring.pipeline_yaml import Document
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.authoring.values import (
     Expression,

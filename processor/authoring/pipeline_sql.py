@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from ikebana.processor.authoring.deliver_part import TARGETS, TablePart
-from ikebana.processor.authoring.document import Document, Variables
 from ikebana.processor.authoring.pipeline_file import PipelineFile
+from ikebana.processor.authoring.pipeline_yaml import Document, Variables
 from ikebana.processor.linear.tokens import Token, tokens
 
 # The section of the file for each kind of statement.

@@ -3,10 +3,11 @@
 Settings do not change what is computed; the plan does.  A `Settings` is always in range and
 sets nothing that only ikebana may set; otherwise its constructor raises a `SettingsError`
 with every problem under its path in the pipeline file.  Its repr shows no secret.  Kafka
-settings have librdkafka's names; their values are checked when a file is read
-(`authoring.kafka_values`).
+settings have librdkafka's names; their values are checked when a file is read, by the library
+itself (`value_problem`).
 """
 
+import functools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,6 @@ from ikebana.processor.base.texts import hint
 
 if TYPE_CHECKING:
     from ikebana.processor.authoring.deliver_part import DeliverPart
-
 
 # Client settings that ikebana sets itself, each with the key to use instead, if there is one.
 OWNED_KAFKA: Mapping[str, str] = {
@@ -289,3 +289,61 @@ KAFKA_NAMES = frozenset(
     topic.metadata.refresh.sparse transaction.timeout.ms transactional.id
     """.split()  # noqa: SIM905 -- a list would take a line for each
 )
+
+
+_NONE = "ikebana.no.such.setting"
+# Not checked, since the library would load the file.
+_UNASKED = {"plugin.library.paths"}
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+# The library checks these only when it connects, so they are listed here.
+_MECHANISMS = ("GSSAPI", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_CHOICES = {
+    "security.protocol": _PROTOCOLS,
+    "sasl.mechanism": _MECHANISMS,
+    "sasl.mechanisms": _MECHANISMS,
+}
+_RANGE = re.compile(r"value \S+ is outside allowed range (\S+)\.\.(\S+)")
+
+
+def value_problem(name: str, value: str) -> str | None:
+    """Why a Kafka setting cannot have a value; None if it can.  Secret values are not shown.
+
+    No client is created and nothing connects: after the setting comes one that does not exist, at
+    which the library stops in any case.
+
+    >>> value_problem("security.protocol", "SASL_SLL")
+    'must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL; is "SASL_SLL"; did you mean \
+"SASL_SSL"?'
+    """
+    expected = _expected(name, value)
+    if expected is None:
+        return None
+    shown = redacted({name: value})[name]
+    meant = hint(value, _CHOICES.get(name, ())) if shown == value else ""
+    return f'must be {expected}; is "{shown}"{meant}'
+
+
+def _expected(name: str, value: str) -> str | None:
+    """What the value must be; None if the client accepts it."""
+    if (choices := _CHOICES.get(name)) is not None:
+        return None if value.upper() in choices else f"one of {', '.join(choices)}"
+    if name in _UNASKED or (said := _refusal(name, value)) is None:
+        return None
+    if limits := _RANGE.search(said):
+        return f"a whole number from {limits[1]} to {limits[2]}"
+    if said.startswith("Expected bool"):
+        return "true or false"
+    return "a value that Kafka's client takes (librdkafka's CONFIGURATION.md lists them)"
+
+
+@functools.lru_cache(maxsize=1024)
+def _refusal(name: str, value: str) -> str | None:
+    # The library takes a while to load, and most files have no such setting.
+    from confluent_kafka import KafkaException, Producer
+
+    try:
+        Producer({name: value, _NONE: ""})
+    except (KafkaException, TypeError, ValueError) as error:
+        said = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        return None if _NONE in said else said
+    raise AssertionError(f"Kafka's client has a setting {_NONE}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +10,7 @@ from ikebana.errors import ConfigError
 
 if TYPE_CHECKING:
     from ikebana.processor.authoring.proposing.proposal import Proposal
+    from ikebana.processor.authoring.proposing.writing import Writer
 
 _DEFAULT = "localhost:9092"
 
@@ -86,18 +87,18 @@ def new_command(
     click.echo(f"wrote {file}; `ikebana explain {pipeline}` shows what it will do", err=True)
 
 
-def _writer(file: Path) -> Any:
-    """Return the module that writes files with this name's ending."""
+def _writer(file: Path) -> "Writer":
+    """Return what writes files with this name's ending."""
     # Imported here, so that `--help` does not wait for DuckDB.
-    from ikebana.processor.authoring.proposing import writing, writing_python, writing_sql
+    from ikebana.processor.authoring.proposing.writing import WRITERS
 
     match file.suffix.lower():
         case ".yaml" | ".yml":
-            return writing
+            return WRITERS["yaml"]
         case ".sql":
-            return writing_sql
+            return WRITERS["sql"]
         case ".py" if file.stem.isidentifier():
-            return writing_python
+            return WRITERS["python"]
         case ".py":
             raise ConfigError(
                 f"cannot write {file}: Python cannot import a module with this name",
@@ -110,7 +111,7 @@ def _writer(file: Path) -> Any:
 
 
 def _proposed(
-    writer: Any,
+    writer: "Writer",
     file: Path,
     topics: Sequence[str],
     brokers: str,
@@ -133,7 +134,7 @@ def _proposed(
     name = writing.plan_name(file.stem)
 
     def alone(proposal: "Proposal") -> str:
-        return writing.written(name, [proposal], brokers, registry)
+        return writing.WRITERS["yaml"].written(name, [proposal], brokers, registry)
 
     proposals = []
     for topic in topics:
@@ -141,8 +142,7 @@ def _proposed(
         proposals.append(tried(propose(topic, samples, schemas, table), samples, schemas, alone))
     for line in writing.comments(proposals):
         click.echo(line, err=True)
-    text: str = writer.written(name, proposals, brokers, registry)
-    return text
+    return writer.written(name, proposals, brokers, registry)
 
 
 @click.command("schema")

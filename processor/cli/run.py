@@ -183,7 +183,7 @@ def watched(
 @contextmanager
 def _looking(plan: Plan, settings: Settings) -> Iterator["RecordLookup"]:
     """Read the records of inputs within a `with` block."""
-    from ikebana.processor.authoring.proposing.columns_seen import ColumnsSeen, columns_seen
+    from ikebana.processor.authoring.proposing.look import ColumnsSeen, columns_seen
     from ikebana.processor.kafka.records import Records, looked_at, newest
     from ikebana.processor.watching.answering import RecordLookup
 

@@ -18,8 +18,7 @@ from confluent_kafka import Message as KafkaMessage
 
 from ikebana.errors import IkebanaError, SourceError
 from ikebana.processor.authoring.proposing.formats import Sample
-from ikebana.processor.authoring.proposing.look import Look, look
-from ikebana.processor.authoring.proposing.notices import new_columns, notices
+from ikebana.processor.authoring.proposing.look import Look, look, new_columns, notices
 from ikebana.processor.base.noted import Place
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.kafka import client, topics

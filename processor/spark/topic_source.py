@@ -66,7 +66,7 @@ from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
 from ikebana.codecs.output_messages import changed, violation
 from ikebana.codecs.sql_type import Decimal, type_of
 from ikebana.errors import ConfigError, SourceError
-from ikebana.processor.authoring.proposing.notices import absent_words
+from ikebana.processor.authoring.proposing.look import absent_words
 from ikebana.processor.base import diff_reader, texts
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import instead

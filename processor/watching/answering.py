@@ -43,7 +43,7 @@ from ikebana.processor.watching.monitor import Monitor
 
 if TYPE_CHECKING:
     # The readers of Kafka are imported only where records are looked at.
-    from ikebana.processor.authoring.proposing.columns_seen import ColumnsSeen
+    from ikebana.processor.authoring.proposing.look import ColumnsSeen
     from ikebana.processor.kafka.records import Record
 
 _RULES = Rules(

@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 import ikebana.testing
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.processor.authoring.pipeline import Pipeline, parse
-from ikebana.processor.authoring.proposing import writing_python, writing_sql
 from ikebana.processor.authoring.proposing.formats import Sample
 from ikebana.processor.authoring.proposing.proposal import Proposal, propose
 from ikebana.processor.authoring.proposing.trial import tried
-from ikebana.processor.authoring.proposing.writing import written
+from ikebana.processor.authoring.proposing.writing import WRITERS
 from ikebana.processor.planning.plan import Input, Plan
 
 
@@ -36,7 +35,7 @@ def run_of(
     """
 
     def write(one: Proposal) -> str:
-        return written("new", [one], "b:1", "http://r:1")
+        return WRITERS["yaml"].written("new", [one], "b:1", "http://r:1")
 
     proposal = tried(propose(topic, samples, schemas), samples, schemas, write)
     text = write(proposal)
@@ -57,13 +56,13 @@ def run_of(
 
 def in_sql(proposals: Sequence[Proposal]) -> Pipeline:
     """The pipeline that the proposals' text in SQL is."""
-    text = writing_sql.written("new", proposals, "b:1", "http://r:1")
+    text = WRITERS["sql"].written("new", proposals, "b:1", "http://r:1")
     return parse(text, "new.sql", environ={})
 
 
 def in_python(proposals: Sequence[Proposal]) -> Plan:
     """The plan that the proposals' program makes."""
-    text = writing_python.written("new", proposals, "b:1", "http://r:1")
+    text = WRITERS["python"].written("new", proposals, "b:1", "http://r:1")
     there: dict[str, Any] = {"__name__": "new"}
     exec(compile(text, "new.py", "exec"), there)
     plan: Plan = there["pipeline"].plan()

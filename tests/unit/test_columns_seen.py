@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from ikebana import Column, Input
-from ikebana.processor.authoring.proposing.columns_seen import (
+from ikebana.processor.authoring.proposing.look import (
     ColumnsSeen,
+    Look,
     UndeclaredColumn,
     columns_seen,
+    look,
 )
-from ikebana.processor.authoring.proposing.look import Look, look
 from ikebana.processor.topics.messages import Message
 
 COLUMNS = (Column("id", "BIGINT"), Column("name", "VARCHAR"))

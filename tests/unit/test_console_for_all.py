@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from ikebana.codecs.errors import error_record
-from ikebana.processor.authoring.proposing.columns_seen import ColumnsSeen
+from ikebana.processor.authoring.proposing.look import ColumnsSeen
 from ikebana.processor.base.noted import Noted, NotedRecord, errors_noted
 from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource, PartPlan
 from ikebana.processor.kafka.records import Record

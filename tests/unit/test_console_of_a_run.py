@@ -17,7 +17,7 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Run
 from ikebana.errors import AwayError
 from ikebana.processor.authoring.deliver_part import DeliverPart
-from ikebana.processor.authoring.proposing.columns_seen import ColumnsSeen, UndeclaredColumn
+from ikebana.processor.authoring.proposing.look import ColumnsSeen, UndeclaredColumn
 from ikebana.processor.base.noted import Noted, NotedRecord, Place, errors_noted
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.checkpoint.commits import Marker

@@ -3,9 +3,9 @@
 import pytest
 
 from ikebana.errors import ConfigError
-from ikebana.processor.authoring import kafka_values as setting_values
-from ikebana.processor.authoring.kafka_values import value_problem
+from ikebana.processor.authoring import settings as setting_values
 from ikebana.processor.authoring.pipeline import parse
+from ikebana.processor.authoring.settings import value_problem
 
 FILE = """\
 pipeline: p

@@ -61,7 +61,7 @@ ALLOWED = {
 }
 ONLY_IN = {
     # The names and values of settings are the client's.
-    "confluent_kafka": ("processor/kafka/", "processor/authoring/kafka_values.py"),
+    "confluent_kafka": ("processor/kafka/", "processor/authoring/settings.py"),
     "deltalake": ("delivering/delta.py", "processor/topics/row_files.py"),
     "duckdb": (
         "processor/linear/",

@@ -11,13 +11,14 @@ from ikebana.errors import ConfigError
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.authoring.proposing.formats import Sample
 from ikebana.processor.authoring.proposing.proposal import Proposal, propose
-from ikebana.processor.authoring.proposing.writing import sample, written
+from ikebana.processor.authoring.proposing.writing import WRITERS
 from ikebana.processor.cli.main import cli
 from ikebana.processor.explain.explanation import explained
 from support.doc_blocks import ROOT
 from support.proposed import in_python, in_sql
 from support.recorded_mariadb import FOLDER, Recorded
 
+YAML = WRITERS["yaml"]
 GOLDEN = ROOT / "tests" / "golden"
 
 
@@ -48,7 +49,7 @@ def types_of(proposal: Proposal) -> dict[str, str]:
 
 def plan_of(proposal: Proposal) -> Any:
     """What the written file comes to: it is read, planned and explained."""
-    plan, settings = parse(written("new", [proposal], "b:1"), "new.yaml", environ={})
+    plan, settings = parse(YAML.written("new", [proposal], "b:1", None), "new.yaml", environ={})
     assert explained(plan, settings).fingerprint
     (source,) = plan.inputs
     return source
@@ -184,7 +185,9 @@ def test_several_topics_become_inputs_of_one_file() -> None:
         propose("a-b", [Sample(None, b'{"n":1}')]),
         propose("a-b-current", captured("confluent")),
     ]
-    plan, settings = parse(written("new", proposals, "b:1", "http://r:1"), "new.yaml", environ={})
+    plan, settings = parse(
+        YAML.written("new", proposals, "b:1", "http://r:1"), "new.yaml", environ={}
+    )
 
     assert explained(plan, settings).fingerprint
     assert [(each.name, *each.topics, each.mode) for each in plan.inputs] == [
@@ -206,9 +209,11 @@ def test_avro_has_a_registry() -> None:
     """That which is given, else one to be named."""
     proposal = propose("t", captured("confluent"))
 
-    _, settings = parse(written("new", [proposal], "b:1", "http://r:1"), "new.yaml", environ={})
+    _, settings = parse(
+        YAML.written("new", [proposal], "b:1", "http://r:1"), "new.yaml", environ={}
+    )
     assert settings.registry == {"url": "http://r:1"}
-    assert "A guess" in written("new", [proposal], "b:1")
+    assert "A guess" in YAML.written("new", [proposal], "b:1", None)
 
 
 def test_without_a_topic_it_is_a_sample(tmp_path: Path) -> None:
@@ -217,7 +222,7 @@ def test_without_a_topic_it_is_a_sample(tmp_path: Path) -> None:
     told = CliRunner().invoke(cli, ["new", str(path), "--brokers", "there:1"])
 
     assert told.exit_code == 0, told.output
-    assert path.read_text() == sample("there:1")
+    assert path.read_text() == YAML.sample("there:1")
     plan, settings = parse(path.read_text(), "first.yaml", environ={})
     assert explained(plan, settings).fingerprint
     assert settings.kafka["bootstrap.servers"] == "there:1"

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from ikebana import Column, EventTime, Input, Linear, Output, Plan, Upsert
-from ikebana.processor.authoring.proposing.look import look
-from ikebana.processor.authoring.proposing.notices import notices
+from ikebana.processor.authoring.proposing.look import look, notices
 from ikebana.processor.base.notices import KINDS, Board, Notice, counts
 from ikebana.processor.linear.steps import select
 from ikebana.processor.topics.messages import Message

@@ -18,6 +18,7 @@ from ikebana.processor.authoring.proposing.formats import Sample
 from ikebana.processor.authoring.proposing.kinds import Kind, of_values
 from ikebana.processor.authoring.proposing.look import look
 from ikebana.processor.authoring.proposing.proposal import Proposal, ProposedColumn
+from ikebana.processor.base.texts import counted
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import ExpressionError, StepError
 from ikebana.processor.planning.plan import Input
@@ -47,12 +48,11 @@ def tried(
         (source,) = parse(write(proposal), "new", environ={}).plan.inputs
         seen = look(source, messages, schemas)
     reasons = seen.reasons.most_common()
-    notes = [f"{_messages(n)} of those seen will be error records: {why}." for why, n in reasons]
+    notes = [
+        f"{counted(n, 'message')} of those seen will be error records: {why}."
+        for why, n in reasons
+    ]
     return proposal.noting(*notes)
-
-
-def _messages(count: int) -> str:
-    return f"{count} message{'s' if count != 1 else ''}"
 
 
 def _loadable(proposal: Proposal, write: Write) -> Proposal:
