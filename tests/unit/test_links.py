@@ -1,5 +1,6 @@
-"""Links of the docs lead to files and headings that exist."""
+"""Links of the docs, and imports in texts, lead to what exists."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,3 +88,39 @@ def _page(folder: Path, link: str) -> Path:
     (folder / "other.md").write_text("# Spark's files\n")
     (page := folder / "page.md").write_text(f"## Here\n\n[a link]({link})\n")
     return page
+
+
+_IMPORT = re.compile(r"^\s*from (ikebana(?:\.\w+)*) import (\w+(?:, \w+)*)$", re.MULTILINE)
+
+
+def programs(path: Path) -> Iterator[str]:
+    """The texts in a module of Python: programs that tests and benchmarks run are among them."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def has(module: str, name: str) -> bool:
+    """Whether a module of ikebana defines or imports a name, or has a submodule of it."""
+    path = ROOT.joinpath("src", *module.split("."))
+    if path.is_dir():
+        if (path / name).is_dir() or (path / f"{name}.py").exists():
+            return True
+        path /= "__init__"
+    source = path.with_suffix(".py")
+    return source.exists() and re.search(rf"\b{name}\b", source.read_text()) is not None
+
+
+def test_programs_in_texts_import_what_is_there() -> None:
+    """No other check reads them, and the tests that run them may take minutes."""
+    paths = [path for top in ("tests", "bench", "docs") for path in (ROOT / top).rglob("*.py")]
+    imports = {
+        (path.name, module, name)
+        for path in paths
+        for text in programs(path)
+        for module, names in _IMPORT.findall(text)
+        for name in names.split(", ")
+    }
+
+    assert ("test_scaled.py", "ikebana.processor.spark.executors", "ask_for") in imports
+    assert [each for each in sorted(imports) if not has(*each[1:])] == []
