@@ -43,8 +43,8 @@ PART ?= 1/1
 test-long: $(VENV)/.prepared  ## Run whole lives of pipelines, with faults and edits, and browsers
 	$(BIN)/python -m pytest $(AT_ONCE) -m "long and not full" --part $(PART) $$(grep -rl 'mark\.long' tests --include='test_*.py' | sort)
 
-test-full: $(VENV)/.prepared  ## Run all of both, and those that take minutes: every fault, every example
-	IKEBANA_HYPOTHESIS=$${IKEBANA_HYPOTHESIS:-usual} $(BIN)/python -m pytest -m "not cdc and not deploy"
+test-full: $(VENV)/.prepared  ## Run those that take minutes: every fault, every example
+	IKEBANA_HYPOTHESIS=$${IKEBANA_HYPOTHESIS:-usual} $(BIN)/python -m pytest $(AT_ONCE) -m "full and not cdc and not deploy" --part $(PART) $$(grep -rl 'mark\.full' tests --include='test_*.py' | sort)
 
 cdc-jars: $(STAMP)  # What test-cdc would fetch otherwise, 540 MB
 	PYTHONPATH=tests $(BIN)/python -m cdc
