@@ -28,11 +28,10 @@ from ikebana.processor.base.diff_reader import History, PlacedUpdate
 from ikebana.processor.base.offsets import Offsets, Positions
 from ikebana.processor.base.texts import moment
 from ikebana.processor.base.verify import CollectionDigest, batch_offence
-from ikebana.processor.checkpoint.snapshots import kept_snapshots
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.client import enqueue, patiently
 from ikebana.processor.kafka.diff_topic import DiffTopic
-from ikebana.processor.kafka.snapshots import KEPT_OFFSETS, RECORDS
+from ikebana.processor.kafka.snapshots import KEPT_OFFSETS, RECORDS, kept_snapshots
 from ikebana.processor.kafka.transactions import TransactionalProducer
 
 _TRANSACTION_S = 300.0

@@ -36,10 +36,9 @@ from ikebana.processor.base.diff_reader import (
 from ikebana.processor.base.rows import maker
 from ikebana.processor.base.texts import moment
 from ikebana.processor.checkpoint.refusal import Refusal
-from ikebana.processor.checkpoint.snapshots import passed
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.reader import DeletedError, Range, RangeReader, progress_record
-from ikebana.processor.kafka.snapshots import Snapshots
+from ikebana.processor.kafka.snapshots import Snapshots, passed
 from ikebana.processor.kafka.topics import ReadTopics
 
 Headers = Iterable[tuple[str, bytes | str | None]] | None

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from ikebana.codecs.diff import ProgressRecord, SnapshotRecord
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
-from ikebana.processor.checkpoint.snapshots import Available, chosen, kept_snapshots, usable
+from ikebana.processor.kafka.snapshots import Available, chosen, kept_snapshots, usable
 
 TOPIC = "t"
 PARTITIONS = (0, 1)
