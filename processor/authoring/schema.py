@@ -55,7 +55,9 @@ _ACCEPTED: Mapping[Callable[[Any], object], Schema] = {
     values.as_finite_seconds: _SECONDS,
     values.as_flag: _any({"enum": [True, False, "true", "false"]}, _VARIABLE),
     values.as_flat_mapped: _any(
-        _TEXT, {**_mapping(_SCALAR), "minProperties": 1, "maxProperties": 1}
+        {"type": "string", "pattern": "^[^(]*:[^(]*$"},
+        _VARIABLE,
+        {**_mapping(_SCALAR), "minProperties": 1, "maxProperties": 1},
     ),
     values.as_joined: _mapping(_TEXT),
     values.as_names: _any(_TEXT, _list(_TEXT, 1)),
