@@ -676,7 +676,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:catalog a column that is unknown is JSON behind a function": (
         "tests/unit/test_all_mistakes.py",
-        "processor/linear/results.py",
+        "processor/linear/chain.py",
         "    if UNKNOWN not in scope.types.values():\n",
         "    if True:\n",
     ),

@@ -49,7 +49,8 @@ from ikebana.processor.authoring.values import (
     choice,
 )
 from ikebana.processor.linear import sql_functions
-from ikebana.processor.linear.sql_functions import SqlFunction, with_long_names
+from ikebana.processor.linear.sql_functions import SqlFunction
+from ikebana.processor.linear.syntax import with_long_names
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import (
     ALL_READ,

@@ -26,7 +26,7 @@ from typing import NoReturn
 from ikebana.processor.authoring.deliver_part import TARGETS, TablePart
 from ikebana.processor.authoring.pipeline_file import PipelineFile
 from ikebana.processor.authoring.pipeline_yaml import Document, Variables
-from ikebana.processor.linear.tokens import Token, tokens
+from ikebana.processor.linear.syntax import Token, tokens
 
 # The section of the file for each kind of statement.
 _SECTIONS = {

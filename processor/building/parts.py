@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.linear.scope import ExpressionError
-from ikebana.processor.linear.sql_functions import SqlFunction, as_written, with_long_names_in
+from ikebana.processor.linear.sql_functions import SqlFunction, as_written
 from ikebana.processor.linear.steps import Step
 from ikebana.processor.planning.plan import Input, Linear, Operator, Output
 from ikebana.processor.relational import sections
@@ -114,6 +114,9 @@ class Parts:
         """The part with function names in its expressions replaced by their long names."""
         if not self.functions:
             return part
+        # DuckDB takes a while to import, and memory: only where there are functions.
+        from ikebana.processor.linear.syntax import with_long_names_in
+
         result: Part = with_long_names_in(part, self.functions)
         return result
 

@@ -21,8 +21,7 @@ from ikebana.processor.linear.sql_functions import (
     user_aggregate,
     with_short_names,
 )
-from ikebana.processor.linear.syntax import TOO_DEEP, Node, remedy
-from ikebana.processor.linear.tokens import tokens
+from ikebana.processor.linear.syntax import TOO_DEEP, Node, remedy, tokens
 
 Tables = Mapping[str, Mapping[str, str]]
 """The types of columns, by the tables' names."""

@@ -17,8 +17,6 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-import msgspec
-
 from ikebana.codecs import sql_type
 from ikebana.codecs.sql_type import TypeTextError, parsed
 from ikebana.processor.base import calls
@@ -89,44 +87,6 @@ def function_of(long_name: str) -> SqlFunction | None:
         return None
     of = tuple(map(str, kinds))
     return SqlFunction(name, function, of, result, null is not None, aggregate is not None)
-
-
-def with_long_names(text: str, functions: Mapping[str, SqlFunction]) -> str:
-    """SQL in which calls of functions, by their short names in small letters, have long names.
-
-    >>> risk = SqlFunction("risk", "shop:risk", ("BIGINT",), "DOUBLE")
-    >>> with_long_names("risk(a) > t.risk", {"risk": risk})
-    '"risk python:shop:risk(bigint)->double"(a) > t.risk'
-    """
-    if not any(name in text.lower() for name in functions):
-        return text
-    # DuckDB takes a while to import, and memory: only where there is SQL.
-    from ikebana.processor.linear.tokens import tokens
-
-    parts, end = [], 0
-    found_tokens = tokens(text)
-    for at, token in enumerate(found_tokens[:-1]):
-        name = token.text.strip('"').lower()
-        is_part = at > 0 and found_tokens[at - 1].text == "."
-        if name not in functions or is_part or found_tokens[at + 1].text != "(":
-            continue
-        long_name = functions[name].long_name.replace('"', '""')
-        parts += [text[end : token.at], f'"{long_name}"']
-        end = token.end
-    return "".join([*parts, text[end:]])
-
-
-def with_long_names_in(value: Any, functions: Mapping[str, SqlFunction]) -> Any:
-    """Replace short names in all texts of a value of a plan, except in long names alone."""
-    if isinstance(value, str):
-        return value if function_of(value) else with_long_names(value, functions)
-    if isinstance(value, tuple):
-        return tuple(with_long_names_in(each, functions) for each in value)
-    if isinstance(value, msgspec.Struct):
-        fields = {name: getattr(value, name) for name in value.__struct_fields__}
-        replaced = {name: with_long_names_in(of, functions) for name, of in fields.items()}
-        return msgspec.structs.replace(value, **replaced)
-    return value
 
 
 def as_written(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.settled import settle
 
 # The kinds of Python steps, functions of data = (key, value).
@@ -104,7 +105,7 @@ def project(*columns: str) -> Sql:
     >>> project("product").select
     (('product', '"product"'),)
     """
-    return Sql(select=tuple((name, _quoted(name)) for name in columns))
+    return Sql(select=tuple((name, quoted(name)) for name in columns))
 
 
 def rekey(expression: str) -> Sql:
@@ -205,7 +206,3 @@ def moves_time(step: AnyStep) -> bool:
             return step.moves_time
         case _:
             return False
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -1,7 +1,8 @@
-"""Syntax trees of SQL expressions: parse, read, rewrite and write them; refuse other statements.
+"""The syntax of SQL: tokens of texts, and trees of expressions.
 
-DuckDB parses and writes all but plain columns.  Names and functions are not resolved here.
-A tree is a value: functions that change it return a new one.
+DuckDB divides a text into tokens, and parses and writes all expressions but plain columns.  Other
+statements are refused.  Names and functions are not resolved here.  A tree is a value: functions
+that change it return a new one.
 """
 
 # Decision (columns are read and written without the database): Two thirds of the calls of the
@@ -9,8 +10,10 @@ A tree is a value: functions that change it return a new one.
 
 import functools
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import duckdb
 import msgspec
@@ -20,7 +23,106 @@ from ikebana.processor.linear.database import asked, first_line
 from ikebana.processor.linear.functions import FunctionError
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import ExpressionError
-from ikebana.processor.linear.sql_functions import declare
+from ikebana.processor.linear.sql_functions import SqlFunction, declare, function_of
+
+
+class Token(NamedTuple):
+    """A token: its kind in DuckDB's words, its text, and where that begins and ends."""
+
+    kind: str
+    text: str
+    at: int
+    end: int
+
+
+def tokens(text: str) -> list[Token]:
+    """All tokens but comments.  A text or name without an end extends to the end."""
+    # DuckDB counts bytes; here characters are counted.
+    bytes_before = list(accumulate((len(each.encode()) for each in text), initial=0))
+    starts = [(bisect_left(bytes_before, at), kind) for at, kind in duckdb.tokenize(text)]
+    result = []
+    for number, (at, kind) in enumerate(starts):
+        after = starts[number + 1][0] if number + 1 < len(starts) else len(text)
+        word = text[at:after].rstrip()
+        if kind != duckdb.token_type.comment:
+            result.append(Token(str(kind).rpartition(".")[2], word, at, at + len(word)))
+    return result
+
+
+def closing(lexemes: Sequence[Token], begin: int) -> int | None:
+    """The index of the token that closes the parenthesis opened at `begin`; None if none does."""
+    depth = 0
+    for at in range(begin, len(lexemes)):
+        depth += (lexemes[at].text == "(") - (lexemes[at].text == ")")
+        if not depth:
+            return at
+    return None
+
+
+class Part(NamedTuple):
+    """A part of a text, and its place."""
+
+    text: str
+    at: int
+
+
+def items(part: Part) -> Iterator[Part]:
+    """The parts between commas that are in no parentheses or brackets."""
+    depth, begin = 0, 0
+    for token in tokens(part.text):
+        depth += (token.text in "([{") - (token.text in ")]}")
+        if token.text == "," and not depth:
+            yield Part(part.text[begin : token.at], part.at + begin)
+            begin = token.end
+    yield Part(part.text[begin:], part.at + begin)
+
+
+def replaced(text: str, begin: int, end: int, by: str = "") -> str:
+    """The text with a part replaced by a shorter one and spaces, so that places stay right."""
+    rest = text[begin + len(by) : end]
+    return text[:begin] + by + "".join("\n" if c == "\n" else " " for c in rest) + text[end:]
+
+
+def unquoted(token: Token) -> str:
+    """The name that a token is."""
+    text = token.text
+    return text[1:-1].replace('""', '"') if text.startswith('"') else text
+
+
+def with_long_names(text: str, functions: Mapping[str, SqlFunction]) -> str:
+    """SQL in which calls of functions, by their short names in small letters, have long names.
+
+    >>> risk = SqlFunction("risk", "shop:risk", ("BIGINT",), "DOUBLE")
+    >>> with_long_names("risk(a) > t.risk", {"risk": risk})
+    '"risk python:shop:risk(bigint)->double"(a) > t.risk'
+    """
+    if not any(name in text.lower() for name in functions):
+        return text
+    parts, end = [], 0
+    found_tokens = tokens(text)
+    for at, token in enumerate(found_tokens[:-1]):
+        name = token.text.strip('"').lower()
+        is_part = at > 0 and found_tokens[at - 1].text == "."
+        if name not in functions or is_part or found_tokens[at + 1].text != "(":
+            continue
+        long_name = functions[name].long_name.replace('"', '""')
+        parts += [text[end : token.at], f'"{long_name}"']
+        end = token.end
+    return "".join([*parts, text[end:]])
+
+
+def with_long_names_in(value: Any, functions: Mapping[str, SqlFunction]) -> Any:
+    """Replace short names in all texts of a value of a plan, except in long names alone."""
+    if isinstance(value, str):
+        return value if function_of(value) else with_long_names(value, functions)
+    if isinstance(value, tuple):
+        return tuple(with_long_names_in(each, functions) for each in value)
+    if isinstance(value, msgspec.Struct):
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        replaced = {name: with_long_names_in(of, functions) for name, of in fields.items()}
+        return msgspec.structs.replace(value, **replaced)
+    return value
+
 
 Node = dict[str, Any]
 

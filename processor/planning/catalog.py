@@ -18,7 +18,7 @@ from ikebana.codecs.sql_type import JSON, NULL, Scalar, SqlType, type_of, within
 from ikebana.processor.kernels.loop import Program
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.window_functions import Window
-from ikebana.processor.linear.results import StepProblem
+from ikebana.processor.linear.chain import StepProblem
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope, unknown
 from ikebana.processor.linear.typed_json import from_json
 from ikebana.processor.planning.input_rows import rows_of

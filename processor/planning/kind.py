@@ -17,8 +17,7 @@ from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.kernels.loop import Program
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.window_functions import Window
-from ikebana.processor.linear.chain import Named
-from ikebana.processor.linear.results import StepProblem
+from ikebana.processor.linear.chain import Named, StepProblem
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.joins.binding import Examined

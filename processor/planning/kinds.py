@@ -29,10 +29,9 @@ from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.state_machine import Event, Machine
 from ikebana.processor.kernels.window_functions import ORDER, SHOWN, Window
 from ikebana.processor.kernels.window_values import PATTERN, RANKS, FrameBound, WindowFunction
-from ikebana.processor.linear.chain import Named, consolidated
+from ikebana.processor.linear.chain import Named, StepProblem, consolidated, result_of
 from ikebana.processor.linear.functions import FunctionError, function_named
 from ikebana.processor.linear.json_text import JSON, quoted
-from ikebana.processor.linear.results import StepProblem, result_of
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
 from ikebana.processor.linear.syntax import conjuncts, tree

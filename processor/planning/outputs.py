@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from ikebana.codecs.diff import Promise
 from ikebana.codecs.output_messages import OutputShape, namespace_of
 from ikebana.codecs.sql_type import JSON, SqlType, Struct, type_of
+from ikebana.processor.linear.chain import result_of
 from ikebana.processor.linear.json_text import quoted
-from ikebana.processor.linear.results import result_of
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, Scope
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql, Step, moves_time
 from ikebana.processor.linear.syntax import called

@@ -11,10 +11,9 @@ from ikebana.codecs.output_messages import namespace_of
 from ikebana.codecs.sql_type import TypeTextError
 from ikebana.errors import ConfigError
 from ikebana.processor.base.texts import instead
-from ikebana.processor.linear.chain import ChainError, chain
+from ikebana.processor.linear.chain import ChainError, chain, result_of
 from ikebana.processor.linear.expressions import column_type
 from ikebana.processor.linear.json_text import BLOB, field_of
-from ikebana.processor.linear.results import result_of
 from ikebana.processor.linear.scope import (
     KEY,
     SHORT,

@@ -35,9 +35,21 @@ from ikebana.processor.linear.expressions import column_type
 from ikebana.processor.linear.json_text import BLOB, quoted
 from ikebana.processor.linear.scope import OURS, ExpressionError
 from ikebana.processor.linear.steps import AnyStep, Negate, Sql
-from ikebana.processor.linear.syntax import Node, conjuncts, equated, text_of, tree
+from ikebana.processor.linear.syntax import (
+    Node,
+    Part,
+    Token,
+    closing,
+    conjuncts,
+    equated,
+    items,
+    replaced,
+    text_of,
+    tokens,
+    tree,
+    unquoted,
+)
 from ikebana.processor.linear.syntax import columns as columns_of
-from ikebana.processor.linear.tokens import Part, Token, closing, items, replaced, tokens, unquoted
 from ikebana.processor.planning.aggregates import OF, ROW
 from ikebana.processor.planning.joins.binding import reached
 from ikebana.processor.planning.joins.query import DeltaJoin

@@ -28,14 +28,20 @@ from ikebana.processor.linear.json_text import literal, quoted
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.syntax import (
     Node,
+    Part,
+    Token,
     changed,
+    closing,
     column,
     conjunction,
     conjuncts,
+    items,
+    replaced,
     text_of,
+    tokens,
     tree,
+    unquoted,
 )
-from ikebana.processor.linear.tokens import Part, Token, closing, items, replaced, tokens, unquoted
 from ikebana.processor.relational.making import Making, Table, Translate
 from ikebana.processor.relational.rows import Order
 from ikebana.processor.relational.sql_aggregates import direction, is_aggregate

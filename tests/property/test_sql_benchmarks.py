@@ -8,7 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from ikebana import evaluate
-from ikebana.processor.linear.sql_functions import SqlFunction, with_long_names
+from ikebana.processor.linear.sql_functions import SqlFunction
+from ikebana.processor.linear.syntax import with_long_names
 from ikebana.processor.relational.making import KnownRelations
 from support import chbenchmark, nexmark, tpch
 from support.sql_oracle import (

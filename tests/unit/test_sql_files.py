@@ -10,7 +10,7 @@ from ikebana import load
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.authoring.pipeline_sql import read_sql
-from ikebana.processor.linear.tokens import tokens
+from ikebana.processor.linear.syntax import tokens
 from support.doc_blocks import EXAMPLES, IN_SQL, blocks
 from support.files_in_sql import in_sql
 

@@ -17,8 +17,8 @@ from ikebana.processor.linear.sql_functions import (
     as_written,
     function_of,
     place_as_written,
-    with_long_names,
 )
+from ikebana.processor.linear.syntax import with_long_names
 from ikebana.testing import Run
 
 
