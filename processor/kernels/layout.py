@@ -1,15 +1,19 @@
-"""The layout of a part of the state: which shard each of its entries belongs to.
+"""What kernels share: changes by key, entries to write, and the layout of a part of the state.
 
-A part has the entries of one operator, input or output.  Their places begin with prefixes of one
-byte, and the layout says for each prefix what its entries are.  So a state moves to another
-number of shards (`checkpoint.rescale`) by its layouts alone.
+A layout says which shard each entry of a part belongs to.  A part has the entries of one operator,
+input or output.  Their places begin with prefixes of one byte, and the layout says for each prefix
+what its entries are.  So a state moves to another number of shards (`checkpoint.rescale`) by its
+layouts alone.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from ikebana.arrangements.store import Part, Store
+from ikebana.arrangements.update import Interval
+from ikebana.processor.base.rows import KeyedUpdate
 
 ShardOf = Callable[[bytes], int]
 """The shard of a key."""
@@ -126,3 +130,31 @@ class PartKind:
 def operator_part(store: Store, name: str) -> Part:
     """The part of a whole name.  Names have no NUL, so no prefix begins with another."""
     return Part(store, name.encode() + b"\0")
+
+
+def changes_by_key(
+    updates: Collection[KeyedUpdate], interval: Interval
+) -> dict[bytes, dict[int, dict[bytes, int]]]:
+    """Sum the diffs of updates by key, time and row, without those that cancel."""
+    sums: defaultdict[tuple[bytes, int, bytes], int] = defaultdict(int)
+    for key, row, time, diff in updates:
+        assert time in interval, f"time {time} is not in {interval.lower} to {interval.upper}"
+        assert key is not None, "a row has no key"
+        sums[key, time, row] += diff
+    changes: dict[bytes, dict[int, dict[bytes, int]]] = {}
+    for (key, time, row), diff in sums.items():
+        if diff:
+            changes.setdefault(key, {}).setdefault(time, {})[row] = diff
+    return changes
+
+
+def write_entries(store: Store, entries: Mapping[bytes, bytes | None]) -> None:
+    """Write entries by their places; None deletes.
+
+    Call it when all keys are done, so that no scan reads a store that changed during the batch.
+    """
+    for place, entry in entries.items():
+        if entry is None:
+            store.delete(place)
+        else:
+            store.put(place, entry)

@@ -32,7 +32,13 @@ from ikebana.codecs.errors import error_record
 from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels.half_join import Match
-from ikebana.processor.kernels.layout import KEY_WITH_LENGTH, PartKind, StateLayout, with_length
+from ikebana.processor.kernels.layout import (
+    KEY_WITH_LENGTH,
+    PartKind,
+    StateLayout,
+    with_length,
+    write_entries,
+)
 
 # The matches of an insertion: data, or None where an outer join found nothing, with diffs.
 Results = list[tuple[bytes | None, int]]
@@ -230,11 +236,7 @@ class _Stack:
         is_there = self._runs or self._earlier
         entry = _encode((self._earlier, self._runs)) if is_there else None
         changes = self._changes | ({} if entry == self._stored else {self._place: entry})
-        for place, changed in changes.items():
-            if changed is None:
-                self._store.delete(place)
-            else:
-                self._store.put(place, changed)
+        write_entries(self._store, changes)
 
     def _take_earlier(self, place: bytes) -> list[_Run]:
         entry = self._changes.get(place)

@@ -42,7 +42,6 @@ from ikebana.arrangements.update import Interval, pieces
 from ikebana.errors import ConvergenceError
 from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate
-from ikebana.processor.kernels import by_key
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
     KEY_WITH_LENGTH,
@@ -50,6 +49,7 @@ from ikebana.processor.kernels.layout import (
     PartKind,
     StateLayout,
     with_length,
+    write_entries,
 )
 from ikebana.processor.kernels.reduce import Reduced
 
@@ -284,7 +284,7 @@ def step(
             reduced.updates.extend(_at(key, results, time))
             reduced.errors.extend(_at(None, errors, time))
         after |= loop.entries()
-    by_key.write(store, after)
+    write_entries(store, after)
     # Stable: of one time and key the retractions stay first.
     reduced.updates.sort(key=lambda update: update.time)
     reduced.errors.sort(key=lambda update: update.time)

@@ -37,7 +37,6 @@ from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.sharding import hash_of
 from ikebana.processor.base.typed_order import Order
-from ikebana.processor.kernels import by_key
 from ikebana.processor.kernels.aggregate_kinds import (
     KINDS,
     NOT_FINITE,
@@ -54,6 +53,7 @@ from ikebana.processor.kernels.layout import (
     PartKind,
     StateLayout,
     with_length,
+    write_entries,
 )
 from ikebana.processor.kernels.order import ordered, value_of
 from ikebana.processor.kernels.user_calls import NO_RESULT, UserState
@@ -134,7 +134,7 @@ def step(
                 if new is not None:
                     emitted.append(KeyedUpdate(key, new, time, 1))
         after |= group.entries()
-    by_key.write(store, {at: entry for at, entry in after.items() if entry != before[at]})
+    write_entries(store, {at: entry for at, entry in after.items() if entry != before[at]})
     # Stable: of one time and key the retraction stays first.
     emitted.sort(key=lambda update: update.time)
     if shape.users:

@@ -31,14 +31,15 @@ from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import error_record
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.kernels import by_key
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
     KEY_WITH_LENGTH,
     Contents,
     PartKind,
     StateLayout,
+    changes_by_key,
     with_length,
+    write_entries,
 )
 from ikebana.processor.kernels.reduce import Reduced
 from ikebana.processor.kernels.user_calls import FailureError, canonical_results
@@ -58,7 +59,7 @@ def step(
 
     `operator` is the one that errors name.
     """
-    changes = by_key.changes_by_key(updates, interval)
+    changes = changes_by_key(updates, interval)
     reduced = Reduced([], [])
     after: dict[bytes, bytes | None] = {}
     stored = store.get_many([_SHOWN + key for key in changes])
@@ -73,7 +74,7 @@ def step(
         after |= group.entries()
         if shown != was:
             after[_SHOWN + key] = None if shown == _NOTHING else _encode(shown)
-    by_key.write(store, after)
+    write_entries(store, after)
     # Stable: of one time and key the retractions stay first.
     reduced.updates.sort(key=lambda update: update.time)
     reduced.errors.sort(key=lambda update: update.time)

@@ -34,14 +34,15 @@ from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.typed_order import Order
-from ikebana.processor.kernels import by_key
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
     KEY_WITH_LENGTH,
     Contents,
     PartKind,
     StateLayout,
+    changes_by_key,
     with_length,
+    write_entries,
 )
 from ikebana.processor.kernels.order import ordered, value_of
 from ikebana.processor.kernels.row_patterns import Search, parsed
@@ -331,7 +332,7 @@ def step(
     store: Store, updates: Collection[KeyedUpdate], interval: Interval, window: Window
 ) -> list[KeyedUpdate]:
     """Apply the updates of one interval, which may come in any order."""
-    changes = by_key.changes_by_key(updates, interval)
+    changes = changes_by_key(updates, interval)
     emitted: list[KeyedUpdate] = []
     after: dict[bytes, bytes | None] = {}
     for key, times in changes.items():
@@ -340,7 +341,7 @@ def step(
             differences = partition.changed(times[time])
             emitted += (KeyedUpdate(key, value, time, diff) for value, diff in differences)
         after |= partition.entries()
-    by_key.write(store, after)
+    write_entries(store, after)
     # Stable: of one time and key the retractions stay first.
     emitted.sort(key=lambda update: update.time)
     return emitted

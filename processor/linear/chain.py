@@ -30,7 +30,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.errors import error_record
 from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import Columns, KeyedUpdate, columns_of, data_of, pick, rows_of
-from ikebana.processor.linear import functions, logic
+from ikebana.processor.linear import functions
 from ikebana.processor.linear.functions import FunctionError, function_named
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.scope import (
@@ -362,7 +362,7 @@ class _CallPart:
                 )
             except functions.FunctionError as error:
                 raise StepError(at, step.kind, str(error)) from None
-        self._logic = functools.reduce(logic.followed_by, logics)
+        self._logic = functools.reduce(functions.followed_by, logics)
         self._multiplies = next(
             (operator for operator, step in reversed(steps) if _multiplies(step)), steps[-1][0]
         )

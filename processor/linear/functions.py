@@ -1,8 +1,16 @@
 """Python functions as steps: their modules and names, how to call them, and their results.
 
+Each step is the one linear operator, `join_function`, with its own logic.  A logic is a function
+of one datum: `logic(data)` gives (data', time', diff') triples, and an update (data, time, diff)
+becomes (data', max(time, time'), diff * diff'); a time' of None is no later time.  It follows that
+the operator is linear, keeps no state, and that two of them in a row are one: `followed_by`.
+
 Modules are searched where Python searches, and last in the folder of the pipeline file, so
 that no file there hides an installed module.  The folder is in an environment variable, which
 Spark passes on to its Python workers.
+
+Source of the method: differential dataflow's `join_function`, as in
+github.com/TimelyDataflow/differential-dataflow, file `collection.rs`.
 """
 
 import contextlib
@@ -11,7 +19,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -19,8 +27,6 @@ from typing import Any, NamedTuple
 from ikebana.arrangements.update import LARGEST
 from ikebana.codecs import canonical
 from ikebana.processor.base import calls
-from ikebana.processor.linear import logic
-from ikebana.processor.linear.logic import Logic, Triple
 from ikebana.processor.linear.steps import Call
 
 # The folder of the pipeline file that this process runs.
@@ -180,11 +186,54 @@ def why_not_portable(function: Any) -> str | None:
     return None if there is function or of_program else problem
 
 
+Triple = tuple[Any, int | None, int]
+Logic = Callable[[Any], Iterable[Triple]]
+
+
+def followed_by(first: Logic, second: Logic) -> Logic:
+    """The logic of `first`, then `second`, in one pass with no list in between."""
+
+    def both(data: Any) -> Iterator[Triple]:
+        for between, time, diff in first(data):
+            if not diff:
+                continue
+            for result, later, count in second(between):
+                yield result, _later(time, later), diff * count
+
+    return both
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return max(one, other)
+
+
+def mapping(function: Callable[[Any], Any]) -> Logic:
+    """Map each datum to one datum."""
+    return lambda data: ((function(data), None, 1),)
+
+
+def filtering(predicate: Callable[[Any], object]) -> Logic:
+    """Keep the data for which `predicate` is true."""
+    return lambda data: ((data, None, 1),) if predicate(data) else ()
+
+
+def flat_mapping(function: Callable[[Any], Iterable[Any]]) -> Logic:
+    """Map each datum to any number of data."""
+    return lambda data: ((result, None, 1) for result in function(data))
+
+
+def exploding(function: Callable[[Any], Iterable[tuple[Any, int]]]) -> Logic:
+    """Map each datum to data with multiplicities, which may be negative or zero."""
+    return lambda data: ((result, None, diff) for result, diff in function(data))
+
+
 _LOGICS: dict[str, Callable[[Any], Logic]] = {
-    "map": logic.mapping,
-    "filter": logic.filtering,
-    "flat_map": logic.flat_mapping,
-    "explode": logic.exploding,
+    "map": mapping,
+    "filter": filtering,
+    "flat_map": flat_mapping,
+    "explode": exploding,
     "join_function": lambda function: function,
 }
 

@@ -1,6 +1,6 @@
 """The steps of a linear operator as values of a plan, and functions that make them.
 
-Each is a `join_function` with its own logic: see `processor.linear.logic`.
+Each is a `join_function` with its own logic: see `processor.linear.functions`.
 """
 
 from collections.abc import Callable, Mapping

@@ -100,6 +100,20 @@ class Table:
         return name
 
 
+Listed = list[tuple[str, Node]]
+"""Expressions by the names of columns."""
+
+
+def free(name: str, used: set[str]) -> str:
+    """The name, with a number if it is used already; adds the result to `used`."""
+    candidate, number = name, 1
+    while candidate.lower() in used:
+        number += 1
+        candidate = f"{name}_{number}"
+    used.add(candidate.lower())
+    return candidate
+
+
 Translate = Callable[[str, Mapping[str, Table]], Table]
 """Translates a query over the pipeline and over further tables, by their names."""
 

@@ -28,16 +28,18 @@ from ikebana.processor.relational.making import (
     UnmadeError,
 )
 from ikebana.processor.relational.matching import (
+    ByAlias,
     Conditions,
     Outer,
     Side,
     met,
+    outer_delta,
+    outer_inputs,
     outer_join,
     over,
     told_apart,
     unmet,
 )
-from ikebana.processor.relational.outer_inputs import ByAlias, outer_delta, outer_inputs
 from ikebana.processor.relational.recursion import ROUNDS
 from ikebana.processor.relational.rows import Order, first_rows
 from ikebana.processor.relational.sql import sql_operators, tables_of

@@ -42,7 +42,14 @@ from ikebana.processor.linear.syntax import (
 )
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational import rows
-from ikebana.processor.relational.making import KnownRelations, Making, MakingError, Table
+from ikebana.processor.relational.making import (
+    KnownRelations,
+    Listed,
+    Making,
+    MakingError,
+    Table,
+    free,
+)
 from ikebana.processor.relational.matching import Conditions, Side, null_safe, outer_join
 from ikebana.processor.relational.recursion import Limits, limits_of, mutual
 from ikebana.processor.relational.rows import Order, first_rows
@@ -69,7 +76,6 @@ from ikebana.processor.relational.sql_refusals import (
     targets_of,
     whole_number,
 )
-from ikebana.processor.relational.sql_rows import selected
 from ikebana.processor.relational.sql_scope import (
     Froms,
     Item,
@@ -82,13 +88,12 @@ from ikebana.processor.relational.sql_shape import shaped
 from ikebana.processor.relational.sql_subqueries import Subqueries, rank
 from ikebana.processor.relational.sql_whole import (
     By,
-    Listed,
     Query,
     Recursion,
     Totals,
     Views,
-    free,
     named_tables,
+    selected,
 )
 
 

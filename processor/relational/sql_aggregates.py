@@ -24,11 +24,11 @@ from ikebana.processor.linear.syntax import (
     tree,
 )
 from ikebana.processor.planning.relations import Keys, KnownKeys
-from ikebana.processor.relational.making import Making, MakingError, Table, struct
+from ikebana.processor.relational.making import Listed, Making, MakingError, Table, free, struct
 from ikebana.processor.relational.matching import without
 from ikebana.processor.relational.rows import Sorted, in_one_direction
 from ikebana.processor.relational.sql_scope import Item
-from ikebana.processor.relational.sql_whole import Listed, Query, free
+from ikebana.processor.relational.sql_whole import Query
 
 
 class Call(NamedTuple):

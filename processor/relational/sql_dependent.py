@@ -32,22 +32,21 @@ from ikebana.processor.linear.syntax import (
     own_nodes,
 )
 from ikebana.processor.relational import rows
-from ikebana.processor.relational.making import Table
+from ikebana.processor.relational.making import Listed, Table
 from ikebana.processor.relational.matching import aliases_of, null_safe
 from ikebana.processor.relational.recursion import recurring
 from ikebana.processor.relational.sql_aggregates import calls
 from ikebana.processor.relational.sql_over import windows_of
 from ikebana.processor.relational.sql_refusals import has_groups, whole_number
-from ikebana.processor.relational.sql_rows import is_unnest
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, relation_item
 from ikebana.processor.relational.sql_whole import (
     By,
-    Listed,
     Query,
     Totals,
     View,
     Views,
     children,
+    is_unnest,
     with_views,
 )
 

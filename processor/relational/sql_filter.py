@@ -38,10 +38,17 @@ from ikebana.processor.relational.sql_joining import (
     using,
 )
 from ikebana.processor.relational.sql_refusals import bounded_by, is_now, reads_now, refuse_now
-from ikebana.processor.relational.sql_rows import reads_columns, series_of, taken_apart, values
 from ikebana.processor.relational.sql_scope import Column, Froms, Item, Names, relation_item
 from ikebana.processor.relational.sql_subqueries import Gathered, Subqueries, rank
-from ikebana.processor.relational.sql_whole import Bounds, Query, Views
+from ikebana.processor.relational.sql_whole import (
+    Bounds,
+    Query,
+    Views,
+    reads_columns,
+    series_of,
+    taken_apart,
+    values,
+)
 
 _BESIDE = (
     "tables in parentheses that read what stands to their left are not supported; write them as "

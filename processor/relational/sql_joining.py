@@ -22,7 +22,7 @@ from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, column, shown, text_of, tree
-from ikebana.processor.relational.making import Table, struct
+from ikebana.processor.relational.making import Listed, Table, free, struct
 from ikebana.processor.relational.matching import (
     Conditions,
     Outer,
@@ -41,7 +41,7 @@ from ikebana.processor.relational.matching import (
 from ikebana.processor.relational.rows import Order, all_of, first_rows, set_operation
 from ikebana.processor.relational.sql_over import Over, Result, with_functions
 from ikebana.processor.relational.sql_scope import Froms, Item, Merged, Names
-from ikebana.processor.relational.sql_whole import Listed, Query, free
+from ikebana.processor.relational.sql_whole import Query
 
 OUTER: dict[str, Outer] = {"LEFT": "left", "RIGHT": "right", "OUTER": "full", "FULL": "full"}
 HALF = ("SEMI", "ANTI")

@@ -46,12 +46,11 @@ from ikebana.processor.linear.syntax import (
 )
 from ikebana.processor.planning.aggregates import parsed_aggregate
 from ikebana.processor.planning.relations import Keys, KnownKeys
-from ikebana.processor.relational.making import Making, Table, struct
+from ikebana.processor.relational.making import Listed, Making, Table, free, struct
 from ikebana.processor.relational.rows import Order, Sorted, first_rows, in_one_direction, ordering
 from ikebana.processor.relational.sql_aggregates import direction, parts_of
-from ikebana.processor.relational.sql_rows import selected
 from ikebana.processor.relational.sql_scope import Froms
-from ikebana.processor.relational.sql_whole import Listed, Query, free
+from ikebana.processor.relational.sql_whole import Query, selected
 
 
 @dataclass(frozen=True, slots=True)

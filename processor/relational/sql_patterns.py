@@ -42,12 +42,11 @@ from ikebana.processor.linear.syntax import (
     tree,
     unquoted,
 )
-from ikebana.processor.relational.making import Making, Table, Translate
+from ikebana.processor.relational.making import Making, Table, Translate, free
 from ikebana.processor.relational.rows import Order
 from ikebana.processor.relational.sql_aggregates import direction, is_aggregate
 from ikebana.processor.relational.sql_over import IN_ORDER, Over, Result, with_functions
 from ikebana.processor.relational.sql_refusals import whole_number
-from ikebana.processor.relational.sql_whole import free
 from ikebana.processor.relational.windows import FromCall, free_names, without_windows
 
 _SHIFTS = {"prev": "lag", "next": "lead"}

@@ -38,7 +38,7 @@ from ikebana.processor.linear.syntax import (
     text_of,
     tree,
 )
-from ikebana.processor.relational.making import Table
+from ikebana.processor.relational.making import Listed, Table, free
 from ikebana.processor.relational.matching import (
     Conditions,
     Side,
@@ -62,7 +62,7 @@ from ikebana.processor.relational.sql_dependent import (
 )
 from ikebana.processor.relational.sql_refusals import has_groups
 from ikebana.processor.relational.sql_scope import VALUES, Froms, Item, Names
-from ikebana.processor.relational.sql_whole import Listed, Query, Selection, Views, free
+from ikebana.processor.relational.sql_whole import Query, Selection, Views
 
 # Functions that are null if one of their arguments is.
 _STRICT = {"+", "-", "*", "/", "//", "%"}

@@ -1,25 +1,32 @@
 """The algebra of linear operators: one operator, and the shorthands that are it."""
 
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from ikebana.arrangements.update import Update, consolidate
-from ikebana.processor.linear.logic import (
+from ikebana.processor.linear.functions import (
     Logic,
     exploding,
     filtering,
     flat_mapping,
     followed_by,
-    join_function,
     mapping,
-    valid_between,
 )
 
 Triple = tuple[Any, int, int]
 
 NAMES = [("frank", 6, 1), ("frank", 8, 1), ("david", 8, 1), ("frank", 9, -2)]
+
+
+def join_function(updates: Iterable[Update[Any]], logic: Logic) -> Iterator[Update[Any]]:
+    """What a linear operator is: it applies its logic to every update by itself."""
+    for data, time, diff in updates:
+        for result, later, count in logic(data):
+            if count:
+                moved = time if later is None or later < time else later
+                yield Update(result, moved, diff * count)
 
 
 def _negated(data: Any) -> list[tuple[Any, None, int]]:
@@ -106,52 +113,6 @@ def test_copies_from_a_time_until_another() -> None:
 def test_shorthands(logic: Logic, updates: list[Triple], expected: list[Triple]) -> None:
     """Each is `join_function` of its own logic: diffs multiply, the later time counts."""
     assert run(logic, *updates) == expected
-
-
-def bound(time: int | None) -> Callable[[Any], int | None]:
-    return lambda _: time
-
-
-@pytest.mark.parametrize(
-    ("lower", "upper", "expected"),
-    [
-        pytest.param(bound(7), bound(9), [("x", 7, 2), ("x", 9, -2)], id="in the future"),
-        pytest.param(bound(5), bound(9), [("x", 5, 2), ("x", 9, -2)], id="from now, included"),
-        pytest.param(bound(3), bound(9), [("x", 5, 2), ("x", 9, -2)], id="begun before"),
-        pytest.param(bound(3), bound(6), [("x", 5, 2), ("x", 6, -2)], id="until then, excluded"),
-        pytest.param(bound(3), bound(5), [], id="over by now"),
-        pytest.param(bound(3), bound(4), [], id="past"),
-        pytest.param(bound(7), bound(7), [], id="empty"),
-        pytest.param(bound(9), bound(7), [], id="inverted"),
-        pytest.param(bound(None), bound(7), [], id="lower is null"),
-        pytest.param(bound(7), bound(None), [], id="upper is null"),
-        pytest.param(bound(None), bound(None), [], id="both are null"),
-        pytest.param(None, bound(7), [("x", 5, 2), ("x", 7, -2)], id="no lower"),
-        pytest.param(bound(7), None, [("x", 7, 2)], id="no upper"),
-        pytest.param(bound(3), None, [("x", 5, 2)], id="no upper, begun"),
-        pytest.param(None, None, [("x", 5, 2)], id="no bounds"),
-        pytest.param(bound(-4), bound(0), [], id="before all times"),
-    ],
-)
-def test_valid_between(
-    lower: Callable[[Any], int | None] | None,
-    upper: Callable[[Any], int | None] | None,
-    expected: list[Triple],
-) -> None:
-    """Data count from the lower bound, included, until the upper, excluded; from time 5 on."""
-    assert run(valid_between(lower, upper), ("x", 5, 2)) == expected
-
-
-def test_a_retraction_before_the_expiry_cancels_it() -> None:
-    """What is retracted at 7 has counted from 5 until 7, and does not expire at 9 again."""
-    found = run(valid_between(None, lambda _: 9), ("x", 5, 1), ("x", 7, -1))
-
-    assert found == [("x", 5, 1), ("x", 7, -1)]
-
-
-def test_a_retraction_before_the_beginning_leaves_nothing() -> None:
-    """Both stand at the lower bound and cancel."""
-    assert run(valid_between(lambda _: 8, lambda _: 9), ("x", 5, 1), ("x", 7, -1)) == []
 
 
 def test_logics_in_a_row_are_one() -> None:
