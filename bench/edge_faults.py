@@ -140,7 +140,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:new what is proposed is not tried": (
         "tests/unit/test_new_types.py::test_a_type_that_does_not_take",
-        "processor/authoring/proposing/trial.py",
+        "processor/authoring/proposing/proposal.py",
         "if source.columns and ColumnTypes(source).wrong(rows):",
         "if False:",
     ),
@@ -152,7 +152,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:new messages without a schema have no encoding": (
         "tests/unit/test_new_types.py::test_messages_without_the_schema",
-        "processor/authoring/proposing/proposal.py",
+        "processor/authoring/proposing/formats.py",
         "kind.encoding if bare else None",
         "None",
     ),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.authoring import pipeline
-from ikebana.processor.authoring.proposing.look import Declarations, later_columns
+from ikebana.processor.authoring.proposing.proposal import Declarations, later_columns
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.generations import generation, shown
 from ikebana.processor.base.notices import Notice

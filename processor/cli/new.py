@@ -121,8 +121,7 @@ def _proposed(
 ) -> str:
     """Return the text of a pipeline file for topics; print notes on what messages do not show."""
     from ikebana.processor.authoring.proposing import writing
-    from ikebana.processor.authoring.proposing.proposal import propose
-    from ikebana.processor.authoring.proposing.trial import tried
+    from ikebana.processor.authoring.proposing.proposal import propose, tried
     from ikebana.processor.cli.connection import read_config
     from ikebana.processor.kafka import client
     from ikebana.processor.kafka.records import sampled

@@ -11,7 +11,7 @@ import click
 from ikebana.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
-    from ikebana.processor.authoring.proposing.look import Declarations
+    from ikebana.processor.authoring.proposing.proposal import Declarations
     from ikebana.processor.authoring.settings import Settings
     from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, StateFigures
     from ikebana.processor.checkpoint.edit_plan import EditPlan

@@ -7,8 +7,7 @@ import ikebana.testing
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.processor.authoring.pipeline import Pipeline, parse
 from ikebana.processor.authoring.proposing.formats import Sample
-from ikebana.processor.authoring.proposing.proposal import Proposal, propose
-from ikebana.processor.authoring.proposing.trial import tried
+from ikebana.processor.authoring.proposing.proposal import Proposal, propose, tried
 from ikebana.processor.authoring.proposing.writing import WRITERS
 from ikebana.processor.planning.plan import Input, Plan
 

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from ikebana.codecs.change import Column
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring import pipeline
-from ikebana.processor.authoring.proposing.look import later_columns, look, new_columns
+from ikebana.processor.authoring.proposing.look import look, new_columns
+from ikebana.processor.authoring.proposing.proposal import later_columns
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
 from ikebana.processor.cli import later

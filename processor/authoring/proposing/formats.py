@@ -1,4 +1,4 @@
-"""Recognise the format of messages, and extract their rows."""
+"""Recognise the format of messages, extract their rows, and infer the columns of these."""
 
 import re
 from collections import Counter
@@ -15,7 +15,15 @@ from ikebana.codecs.column_encodings import Schema
 from ikebana.codecs.debezium_rows import PLACEHOLDER, Unavailable
 from ikebana.codecs.encodings import of_extended_json
 from ikebana.codecs.formats import Format, KeyFormat
-from ikebana.processor.authoring.proposing.kinds import Kind, fields_of, of_mysql
+from ikebana.processor.authoring.proposing.kinds import (
+    Kind,
+    common,
+    fields_of,
+    hint,
+    of_mysql,
+    of_values,
+)
+from ikebana.processor.linear.json_text import JSON
 
 Kinds = Mapping[str, Kind]
 
@@ -362,3 +370,49 @@ LOOKS: Mapping[Format, _Looks] = {
 
 def _names(value: Any) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list) else ()
+
+
+class ProposedColumn(NamedTuple):
+    """A column to declare, with a comment on what its values do not show."""
+
+    name: str
+    type: str
+    encoding: str | None = None
+    comment: str = ""
+
+
+def columns_of(
+    rows: Sequence[Row], *, hints: bool = False, texts: bool = False
+) -> tuple[tuple[ProposedColumn, ...], list[str]]:
+    """Infer the columns of rows, in order; also list those that are always null.
+
+    A column has the type that schemas give it, else one that takes its values.  With `texts` the
+    format takes JSON for the text of a document, unless the column says that it is not.
+    """
+    kinds: dict[str, dict[Kind, None]] = {}
+    values: dict[str, list[Any]] = {}
+    for row in rows:
+        for name in row.values if row.kinds is None else {**row.kinds, **row.values}:
+            kinds.setdefault(name, {})
+            values.setdefault(name, [])
+            if row.kinds is None:
+                values[name].append(row.values.get(name))
+            elif name in row.kinds:
+                # The newest kind is the last.
+                kinds[name].pop(row.kinds[name], None)
+                kinds[name][row.kinds[name]] = None
+    bare = any(row.kinds is None for row in rows)
+    columns, unknown = [], []
+    for name, of_schema in kinds.items():
+        if of_schema:
+            kind = common(tuple(of_schema))
+            columns.append(ProposedColumn(name, kind.type, kind.encoding if bare else None))
+            continue
+        seen = of_values(values[name])
+        if seen is None:
+            unknown.append(name)
+        comment = hint(values[name]) if hints else ""
+        inferred = (seen or Kind(JSON)).type
+        plain = "plain" if texts and inferred == JSON else None
+        columns.append(ProposedColumn(name, inferred, plain, comment))
+    return tuple(columns), unknown

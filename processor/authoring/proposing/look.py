@@ -2,8 +2,7 @@
 
 `look` decodes messages as the input does, but with all columns, whatever the pipeline needs.
 `columns_seen` compares these with the declared ones: has the schema drifted?  A column of messages
-that is not declared is not read.  A declared column that messages lack is null.  For columns that
-are not declared yet, `later_columns` has declarations.
+that is not declared is not read.  A declared column that messages lack is null.
 
 `notices` are probable mistakes.  None of them stops a run: they give nulls, error records, or
 nothing.
@@ -21,15 +20,13 @@ from ikebana.codecs import sql_type
 from ikebana.codecs.change import Change, DeclaredColumns
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.sql_type import Array, List, SqlType, Struct
-from ikebana.errors import ConfigError
 from ikebana.processor.authoring.proposing.formats import (
     Row,
     Sample,
+    columns_of,
     parsed,
-    schema_of,
     value_format,
 )
-from ikebana.processor.authoring.proposing.proposal import columns_of, propose
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.texts import counted, did_you_mean
 from ikebana.processor.linear.json_text import JSON
@@ -222,63 +219,6 @@ def columns_seen(source: Input, seen: Look) -> ColumnsSeen:
     # Columns of the key may be in the Kafka key alone.
     absent = sorted(declared - counts.keys() - {*source.key})
     return ColumnsSeen(source.name, len(rows), undeclared, absent)
-
-
-Declarations = Mapping[str, str | Mapping[str, str]]
-"""Values of `columns` in a pipeline file: a type, or a type and an encoding."""
-
-
-def later_columns(
-    source: Input,
-    messages: Sequence[Message],
-    schemas: "Schemas | None" = None,
-    *,
-    takes_all: bool = False,
-) -> Declarations:
-    """Find the columns of messages that an input does not declare, with declarations for them.
-
-    Types come from schemas in the messages or in the registry.  Without schemas they fit the
-    values seen, or with `takes_all` any value: JSON as it is.  An input without declared columns
-    reads all columns, so the result is empty.
-
-    >>> from ikebana.processor.planning.plan import Column
-    >>> source = Input("orders", ("orders",), columns=(Column("n", "BIGINT"),))
-    >>> later_columns(source, [Message(0, b"1", b'{"n": 1, "gift": true}')])
-    {'gift': 'BOOLEAN'}
-    """
-    new = {
-        each.name: each.type
-        for each in columns_seen(source, look(source, messages, schemas)).undeclared
-    }
-    if not new:
-        return {}
-    if takes_all and not source.traits.in_registry and not any(map(_has_schema, messages)):
-        any_value: str | Mapping[str, str] = JSON
-        if source.traits.usual_encodings == "always":
-            # Otherwise a text would have to hold JSON.
-            any_value = {"type": JSON, "encoding": "plain"}
-        return dict.fromkeys(new, any_value)
-    samples = [Sample(m.key, m.value, tuple(m.headers or ())) for m in messages]
-    # The columns above are of the input's own table, if the topic has several.
-    try:
-        proposal = propose(source.topics[0], samples, schemas)
-    except ConfigError:
-        return new
-    by_name = {column.name: column for column in proposal.columns}
-    declarations: dict[str, str | Mapping[str, str]] = {}
-    for name, kind in new.items():
-        column = by_name.get(name) if proposal.value == source.value_format else None
-        if column is None:
-            declarations[name] = kind
-        elif column.encoding is None:
-            declarations[name] = column.type
-        else:
-            declarations[name] = {"type": column.type, "encoding": column.encoding}
-    return declarations
-
-
-def _has_schema(message: Message) -> bool:
-    return schema_of(parsed(message.value)) is not None
 
 
 def notices(plan: Plan, source: Input, messages: Sequence[Message], seen: Look) -> list[Notice]:

@@ -1,4 +1,12 @@
-"""Propose an input for a topic: its format, key, and columns with types."""
+"""Propose an input for a topic: its format, key, and columns with types.
+
+`tried` tries a proposal on the messages that it was made from, and repairs what does not work.
+The text is parsed as a pipeline file, and its input decodes the messages.  Columns that a file
+cannot declare are left out.  If a column's type does not fit a value, the column gets a type that
+fits all values.  Notes say which and why.
+
+`later_columns` has declarations for columns that an input does not declare yet.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -6,16 +14,21 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder
 from ikebana.codecs.avro_schema import Framing, Schemas, SchemaUnknown, locate
+from ikebana.codecs.column_encodings import full_name
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import FORMATS, Format, InputTraits, KeyFormat
 from ikebana.errors import ConfigError
+from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.authoring.proposing.formats import (
     Evidence,
+    ProposedColumn,
     Row,
     Sample,
     Seen,
+    columns_of,
     event,
     evidence_of,
     gathered,
@@ -24,12 +37,18 @@ from ikebana.processor.authoring.proposing.formats import (
     key_format,
     names_of_key,
     names_schema,
+    parsed,
+    schema_of,
     value_format,
 )
-from ikebana.processor.authoring.proposing.kinds import AvroKinds, Kind, common, hint, of_values
+from ikebana.processor.authoring.proposing.kinds import AvroKinds, Kind, of_values
+from ikebana.processor.authoring.proposing.look import columns_seen, look
 from ikebana.processor.base.texts import counted
 from ikebana.processor.linear.json_text import JSON
-from ikebana.processor.planning.plan import Mode
+from ikebana.processor.linear.scope import ExpressionError, StepError
+from ikebana.processor.planning.plan import Input, Mode
+from ikebana.processor.topics.input_codec import ColumnTypes, needs_registry
+from ikebana.processor.topics.messages import Message
 
 
 class AvroEvidence(NamedTuple):
@@ -109,15 +128,6 @@ class _Reader:
             return self._keys.decode(sample.key, sample.headers)
         except DecodeError:
             return None
-
-
-class ProposedColumn(NamedTuple):
-    """A column to declare, with a comment on what its values do not show."""
-
-    name: str
-    type: str
-    encoding: str | None = None
-    comment: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,43 +263,6 @@ def _declared(proposal: Proposal, evidence: Evidence, samples: Sequence[Sample])
     )
 
 
-def columns_of(
-    rows: Sequence[Row], *, hints: bool = False, texts: bool = False
-) -> tuple[tuple[ProposedColumn, ...], list[str]]:
-    """Infer the columns of rows, in order; also list those that are always null.
-
-    A column has the type that schemas give it, else one that takes its values.  With `texts` the
-    format takes JSON for the text of a document, unless the column says that it is not.
-    """
-    kinds: dict[str, dict[Kind, None]] = {}
-    values: dict[str, list[Any]] = {}
-    for row in rows:
-        for name in row.values if row.kinds is None else {**row.kinds, **row.values}:
-            kinds.setdefault(name, {})
-            values.setdefault(name, [])
-            if row.kinds is None:
-                values[name].append(row.values.get(name))
-            elif name in row.kinds:
-                # The newest kind is the last.
-                kinds[name].pop(row.kinds[name], None)
-                kinds[name][row.kinds[name]] = None
-    bare = any(row.kinds is None for row in rows)
-    columns, unknown = [], []
-    for name, of_schema in kinds.items():
-        if of_schema:
-            kind = common(tuple(of_schema))
-            columns.append(ProposedColumn(name, kind.type, kind.encoding if bare else None))
-            continue
-        seen = of_values(values[name])
-        if seen is None:
-            unknown.append(name)
-        comment = hint(values[name]) if hints else ""
-        inferred = (seen or Kind(JSON)).type
-        plain = "plain" if texts and inferred == JSON else None
-        columns.append(ProposedColumn(name, inferred, plain, comment))
-    return tuple(columns), unknown
-
-
 def _keyed(
     proposal: Proposal, traits: InputTraits, evidence: Evidence, samples: Sequence[Sample]
 ) -> Proposal:
@@ -348,3 +321,143 @@ def _identity(evidence: Evidence) -> tuple[str, ...]:
         if name.lower() == "id" and all(r.values.get(name) is not None for r in evidence.rows):
             return (name,)
     return ()
+
+
+Write = Callable[[Proposal], str]
+"""Writes a proposal as the text of a pipeline file."""
+
+
+def tried(
+    proposal: Proposal, samples: Sequence[Sample], schemas: Schemas | None, write: Write
+) -> Proposal:
+    """Change a proposal so that its text is a pipeline file that reads all of the messages.
+
+    What it cannot change is noted: how many messages will be error records, and why.
+    """
+    proposal = _loadable(proposal, write)
+    (source,) = parse(write(proposal), "new", environ={}).plan.inputs
+    if source.traits.is_updates or (needs_registry(source) and schemas is None):
+        return proposal
+    messages = [Message(at, *sample) for at, sample in enumerate(samples)]
+    seen = look(source, messages, schemas)
+    rows = [canonical.write(row) for row in seen.rows]
+    if source.columns and ColumnTypes(source).wrong(rows):
+        proposal = _widened(proposal, source, rows)
+        (source,) = parse(write(proposal), "new", environ={}).plan.inputs
+        seen = look(source, messages, schemas)
+    reasons = seen.reasons.most_common()
+    notes = [
+        f"{counted(n, 'message')} of those seen will be error records: {why}."
+        for why, n in reasons
+    ]
+    return proposal.noting(*notes)
+
+
+def _loadable(proposal: Proposal, write: Write) -> Proposal:
+    """Leave out the columns that a pipeline file cannot declare."""
+    if _refusal(proposal, write) is None:
+        return proposal
+    columns: list[ProposedColumn] = []
+    notes = []
+    for column in proposal.columns:
+        refusal = _refusal(replace(proposal, columns=(*columns, column)), write)
+        if refusal is None:
+            columns.append(column)
+        else:
+            notes.append(f'Column "{column.name}" is not declared: {refusal}.')
+    return replace(proposal, columns=tuple(columns)).noting(*notes)
+
+
+def _refusal(proposal: Proposal, write: Write) -> str | None:
+    """Why the proposal is no valid pipeline file; None if it is one."""
+    try:
+        (source,) = parse(write(proposal), "new", environ={}).plan.inputs
+        # Lists fit no type, so SQL tests each column, and refuses names that it cannot have.
+        ColumnTypes(source).wrong([canonical.write({c.name: [] for c in source.columns})])
+    except ConfigError as error:
+        return str(error).splitlines()[-1].strip().rstrip(".")
+    except (ExpressionError, StepError) as error:
+        return str(error)
+    return None
+
+
+_decode = canonical.decoder(dict[str, Any])
+
+
+def _widened(proposal: Proposal, source: Input, rows: Sequence[bytes]) -> Proposal:
+    """Widen the types of columns that do not fit all values."""
+    columns, notes = [], []
+    for column, declared in zip(proposal.columns, source.columns, strict=True):
+        wrong = ColumnTypes(replace(source, columns=(declared,))).wrong(rows)
+        if not wrong:
+            columns.append(column)
+            continue
+        values = [_decode(row).get(column.name) for row in rows]
+        wide = (of_values(values) or Kind(JSON)).type
+        encoding = column.encoding and full_name(column.type, column.encoding)
+        if wide == JSON and encoding is None and source.traits.usual_encodings == "always":
+            # The values are JSON themselves.
+            encoding = "plain"
+        columns.append(column._replace(type=wide, encoding=encoding))
+        notes.append(
+            f'Column "{column.name}" is {wide}: {column.type} does not take '
+            f"{len(wrong)} of {len(rows)} values seen."
+        )
+    return replace(proposal, columns=tuple(columns)).noting(*notes)
+
+
+Declarations = Mapping[str, str | Mapping[str, str]]
+"""Values of `columns` in a pipeline file: a type, or a type and an encoding."""
+
+
+def later_columns(
+    source: Input,
+    messages: Sequence[Message],
+    schemas: "Schemas | None" = None,
+    *,
+    takes_all: bool = False,
+) -> Declarations:
+    """Find the columns of messages that an input does not declare, with declarations for them.
+
+    Types come from schemas in the messages or in the registry.  Without schemas they fit the
+    values seen, or with `takes_all` any value: JSON as it is.  An input without declared columns
+    reads all columns, so the result is empty.
+
+    >>> from ikebana.processor.planning.plan import Column
+    >>> source = Input("orders", ("orders",), columns=(Column("n", "BIGINT"),))
+    >>> later_columns(source, [Message(0, b"1", b'{"n": 1, "gift": true}')])
+    {'gift': 'BOOLEAN'}
+    """
+    new = {
+        each.name: each.type
+        for each in columns_seen(source, look(source, messages, schemas)).undeclared
+    }
+    if not new:
+        return {}
+    if takes_all and not source.traits.in_registry and not any(map(_has_schema, messages)):
+        any_value: str | Mapping[str, str] = JSON
+        if source.traits.usual_encodings == "always":
+            # Otherwise a text would have to hold JSON.
+            any_value = {"type": JSON, "encoding": "plain"}
+        return dict.fromkeys(new, any_value)
+    samples = [Sample(m.key, m.value, tuple(m.headers or ())) for m in messages]
+    # The columns above are of the input's own table, if the topic has several.
+    try:
+        proposal = propose(source.topics[0], samples, schemas)
+    except ConfigError:
+        return new
+    by_name = {column.name: column for column in proposal.columns}
+    declarations: dict[str, str | Mapping[str, str]] = {}
+    for name, kind in new.items():
+        column = by_name.get(name) if proposal.value == source.value_format else None
+        if column is None:
+            declarations[name] = kind
+        elif column.encoding is None:
+            declarations[name] = column.type
+        else:
+            declarations[name] = {"type": column.type, "encoding": column.encoding}
+    return declarations
+
+
+def _has_schema(message: Message) -> bool:
+    return schema_of(parsed(message.value)) is not None

@@ -8,10 +8,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, count
 from textwrap import wrap
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ikebana.codecs.formats import FORMATS
-from ikebana.processor.authoring.proposing.proposal import Proposal, ProposedColumn
+from ikebana.processor.authoring.proposing.formats import ProposedColumn
+
+if TYPE_CHECKING:
+    # A proposal is tried by reading it, which takes libraries that a sample need not wait for.
+    from ikebana.processor.authoring.proposing.proposal import Proposal
 
 _WIDTH = 96
 
@@ -25,7 +29,7 @@ class Writer(NamedTuple):
 
     example: str
     quoted: Callable[[str], str]
-    written: Callable[[str, Sequence[Proposal], str, str | None], str]
+    written: Callable[[str, Sequence["Proposal"], str, str | None], str]
 
     def sample(self, brokers: str) -> str:
         """Write an example, which runs as soon as there is a topic `orders`."""
@@ -43,9 +47,10 @@ class InputNames(NamedTuple):
     output: str
 
 
-def names(proposals: Sequence[Proposal]) -> list[InputNames]:
+def names(proposals: Sequence["Proposal"]) -> list[InputNames]:
     """Name the parts of a file for each proposal, so that no two of them have the same name.
 
+    >>> from ikebana.processor.authoring.proposing.proposal import Proposal
     >>> names([Proposal("shop.orders")])
     [InputNames(input='shop_orders', rows='current', output='changes')]
     >>> names([Proposal("a.b"), Proposal("a-b")])[1]
@@ -71,18 +76,18 @@ def names(proposals: Sequence[Proposal]) -> list[InputNames]:
     ]
 
 
-def needs_registry(proposals: Sequence[Proposal]) -> bool:
+def needs_registry(proposals: Sequence["Proposal"]) -> bool:
     """Whether decoding any of the inputs needs a schema registry."""
     return any(proposal.needs_registry for proposal in proposals)
 
 
-def heading(proposals: Sequence[Proposal]) -> str:
+def heading(proposals: Sequence["Proposal"]) -> str:
     """Return the first line of a file: which topics it is for."""
     topics = " and ".join(proposal.topic for proposal in proposals)
     return f"A first pipeline for the topic{'s' * (len(proposals) > 1)} {topics}."
 
 
-def comments(proposals: Sequence[Proposal]) -> list[str]:
+def comments(proposals: Sequence["Proposal"]) -> list[str]:
     """Return the lines of a comment with all notes, each topic before its own if several."""
     notes: list[str] = []
     for proposal in proposals:
@@ -106,7 +111,7 @@ def plan_name(topic: str) -> str:
     )
 
 
-def formats(proposal: Proposal) -> str | tuple[str, str]:
+def formats(proposal: "Proposal") -> str | tuple[str, str]:
     """Return the format of messages, or (key format, value format) if both must be named."""
     if proposal.value == proposal.key or proposal.value not in ("json", "bytes", "avro"):
         return proposal.value
@@ -159,7 +164,7 @@ run:
 
 
 def _written_in_yaml(
-    name: str, proposals: Sequence[Proposal], brokers: str, registry: str | None = None
+    name: str, proposals: Sequence["Proposal"], brokers: str, registry: str | None = None
 ) -> str:
     named = list(zip(names(proposals), proposals, strict=True))
     upserts = [part for part, proposal in named if not proposal.is_collection]
@@ -207,7 +212,7 @@ def _written_in_yaml(
     return "\n".join(lines) + "\n"
 
 
-def _yaml_input(proposal: Proposal, name: str) -> list[str]:
+def _yaml_input(proposal: "Proposal", name: str) -> list[str]:
     """The input's lines in its section."""
     lines = [
         f"  {name}:",
@@ -247,7 +252,7 @@ def _yaml_column(column: ProposedColumn) -> str:
     return f"{{type: {in_yaml(column.type)}, encoding: {in_yaml(column.encoding)}}}"
 
 
-def _yaml_format(proposal: Proposal) -> list[str]:
+def _yaml_format(proposal: "Proposal") -> list[str]:
     match formats(proposal):
         case str(one):
             return [f"    format: {one}"]
@@ -320,7 +325,7 @@ CREATE SINK ordered FROM ordered INTO KAFKA (topic = 'orders.by-product', format
 
 
 def _written_in_sql(
-    name: str, proposals: Sequence[Proposal], brokers: str, registry: str | None = None
+    name: str, proposals: Sequence["Proposal"], brokers: str, registry: str | None = None
 ) -> str:
     named = list(zip(names(proposals), proposals, strict=True))
     upserts = [part for part, proposal in named if not proposal.is_collection]
@@ -388,7 +393,7 @@ def name_in_sql(name: str) -> str:
     return name if _PLAIN_IN_SQL.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 
-def _sql_source(proposal: Proposal, name: str) -> list[str]:
+def _sql_source(proposal: "Proposal", name: str) -> list[str]:
     options = [f"topic = {in_sql(proposal.topic)}", f"format = {_sql_format(proposal)}"]
     if proposal.mode != "upsert":
         options.append(f"mode = {proposal.mode}")
@@ -429,7 +434,7 @@ def _sql_columns(columns: Sequence[ProposedColumn]) -> list[str]:
     return lines
 
 
-def _sql_format(proposal: Proposal) -> str:
+def _sql_format(proposal: "Proposal") -> str:
     match formats(proposal):
         case str(one):
             return in_sql(one)
@@ -472,7 +477,7 @@ if __name__ == "__main__":
 
 
 def _written_in_python(
-    name: str, proposals: Sequence[Proposal], brokers: str, registry: str | None = None
+    name: str, proposals: Sequence["Proposal"], brokers: str, registry: str | None = None
 ) -> str:
     settings = ""
     if needs_registry(proposals):
@@ -512,7 +517,9 @@ def _written_in_python(
     return "\n".join(lines) + "\n"
 
 
-def _python_output(part: InputNames, proposal: Proposal, end: str, *, is_first: bool) -> list[str]:
+def _python_output(
+    part: InputNames, proposal: "Proposal", end: str, *, is_first: bool
+) -> list[str]:
     """Read an input and publish it; the names of variables have this `end`."""
     read = _COLLECTIONS.get(proposal.mode, f"upsert({in_python(part.rows)})")
     lines = [
@@ -538,7 +545,7 @@ def in_python(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _python_input(proposal: Proposal, name: str) -> list[str]:
+def _python_input(proposal: "Proposal", name: str) -> list[str]:
     lines = [f"    {in_python(proposal.topic)},", f"    name={in_python(name)},"]
     lines.append(f"    format={in_python(proposal.value)},")
     key = FORMATS[proposal.value].usual_key if isinstance(formats(proposal), str) else proposal.key
