@@ -122,7 +122,7 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
     """Draw topics, decoding, state, passes, holds and outputs."""
     drawing = _Drawing(plan, physical)
     drawing.inputs()
-    drawing.partitioned()
+    drawing.makers_of_keys()
     drawing.joins()
     drawing.outputs()
     unique = tuple(dict.fromkeys(drawing.arrows))
@@ -177,15 +177,15 @@ class _Drawing:
             if source.transaction_topic is not None
         ]
 
-    def partitioned(self) -> None:
+    def makers_of_keys(self) -> None:
         """Add the state of operators with a key of their own, and the exchanges to it."""
-        for operator in self._plan.partitioned:
-            if self._graph[operator.name].hops:
-                box_id = f"exchange {operator.name}"
+        for node in graph_of(self._plan).makers_of_keys:
+            if self._graph[node.name].hops:
+                box_id = f"exchange {node.name}"
                 lines = _exchange_lines(self._plan)
-                self.boxes.append(Box(box_id, "exchange", operator.name, lines))
-                self.arrows.append(Arrow(box_id, f"state {operator.name}"))
-            self._branch(operator.name, self._state(operator.name))
+                self.boxes.append(Box(box_id, "exchange", node.name, lines))
+                self.arrows.append(Arrow(box_id, f"state {node.name}"))
+            self._branch(node.name, self._state(node.name))
 
     def joins(self) -> None:
         """Add the arrangements of joins, their paths, and their results."""

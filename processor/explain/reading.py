@@ -46,11 +46,11 @@ class Condition(NamedTuple):
 
 def roots_of(plan: Plan, source: Input) -> tuple[str, ...]:
     """Return the roots that decode an input or upsert it."""
-    others = {operator.name for operator in (*plan.partitioned, *plan.joins)}
+    graph = graph_of(plan)
     return tuple(
         root
-        for root in graph_of(plan).roots
-        if root not in others and graph_of(plan).input_of(root) == source
+        for root in graph.roots
+        if not graph.nodes[root].is_keyed and graph.input_of(root) == source
     )
 
 

@@ -15,7 +15,7 @@ from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.picking import composed
 from ikebana.processor.planning.kind import OperatorKind, Way
 from ikebana.processor.planning.kinds import KINDS, kind_of
-from ikebana.processor.planning.plan import Input, Operator, Partitioned, Plan
+from ikebana.processor.planning.plan import Input, Operator, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,14 @@ class Graph:
     def passed_on(self) -> frozenset[str]:
         """The collections that other operators read: by linear steps or by a key."""
         readers = (
-            n for n in self.nodes.values() if not n.is_root or isinstance(n.operator, Partitioned)
+            n for n in self.nodes.values() if not n.is_root or (n.kind and n.kind.makes_key)
         )
         return frozenset(source for node in readers for source in node.sources)
+
+    @functools.cached_property
+    def makers_of_keys(self) -> tuple[Node, ...]:
+        """The operators that make the key of each row that they read, in the order of the plan."""
+        return tuple(n for n in self.nodes.values() if n.kind is not None and n.kind.makes_key)
 
     def _by_kind(self) -> list[Node]:
         """The nodes of operators, kind by kind; within a kind in the order of the plan."""

@@ -178,7 +178,9 @@ class OperatorKind(Generic[O_contra]):
     parts: tuple[PartKind, ...] = ()
     """The kinds of parts that it has in the state of a shard, with their layouts."""
     is_keyed = False
-    """Whether it reads collections by a key, which may take an exchange."""
+    """Whether it reads collections by a key, which may take an exchange; so if it has `before`."""
+    makes_key = False
+    """Whether it makes the key of each row that it reads, by the step `before`."""
     sql: tuple[str, ...] = ()
     """The names of its fields that are SQL."""
 
@@ -188,6 +190,13 @@ class OperatorKind(Generic[O_contra]):
             raise TypeError(
                 f"{cls.__name__} is not linear and has no parts: nobody would know to which "
                 "shards its state belongs"
+            )
+        if cls.before is not OperatorKind.before:
+            cls.is_keyed = cls.makes_key = True
+        if not (cls.is_linear or cls.is_keyed or cls.reads_rows):
+            raise TypeError(
+                f"{cls.__name__} is not linear, has no `before` and reads no rows of an input: "
+                "nothing would bring it what it reads"
             )
 
     def part(self, operator: O_contra) -> PartKind | None:

@@ -307,7 +307,6 @@ class ReduceKind(OperatorKind[Reduce]):
 
     label = "reduce"
     parts = (reduce.PART, reduce_rows.PART, loop.PART)
-    is_keyed = True
     sql = ("aggregates", "by")
 
     def sources(self, operator: Reduce) -> tuple[str, ...]:
@@ -433,7 +432,6 @@ class WindowFunctionsKind(OperatorKind[WindowFunctions]):
 
     label = "window functions"
     parts = (window_functions.PART,)
-    is_keyed = True
 
     def sources(self, operator: WindowFunctions) -> tuple[str, ...]:
         return (operator.source,)

@@ -373,9 +373,9 @@ class WindowFunctions(msgspec.Struct, frozen=True, tag="window_functions"):
     most: int = 0
 
 
-Partitioned = Reduce | WindowFunctions
-"""Operators that read rows by a key that they compute from each row."""
-Operator = Upsert | Linear | Concat | StateMachine | Partitioned | DeltaJoin | AsOfJoin
+Operator = (
+    Upsert | Linear | Concat | StateMachine | Reduce | WindowFunctions | DeltaJoin | AsOfJoin
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -536,11 +536,6 @@ class Plan:
     def reductions(self) -> tuple[Reduce, ...]:
         """The reductions, in the order of the plan."""
         return tuple(o for o in self.operators if isinstance(o, Reduce))
-
-    @property
-    def partitioned(self) -> tuple[Partitioned, ...]:
-        """The operators that compute their key from each row, in the order of the plan."""
-        return tuple(o for o in self.operators if isinstance(o, Partitioned))
 
     @property
     def joins(self) -> tuple[Join, ...]:

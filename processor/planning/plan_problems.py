@@ -42,7 +42,6 @@ from ikebana.processor.planning.plan import (
     History,
     Input,
     Output,
-    Partitioned,
     Plan,
     Reduce,
     Unread,
@@ -85,11 +84,15 @@ def _together_problems(plan: Plan, catalog: Catalog) -> Iterator[Problem]:
     seen: set[Problem] = set()
     for operator in plan.operators:
         ways = graph.ways(operator.name)
-        if isinstance(operator, Partitioned):
-            step = kind_of(operator).before(operator)
+        if (kind := kind_of(operator)).makes_key:
+            step = kind.before(operator)
             assert step is not None, operator.name
             before = (operator.name, step)
-            ways = tuple(Way(w.root, (*w.steps, before)) for w in graph.ways(operator.source))
+            ways = tuple(
+                Way(way.root, (*way.steps, before))
+                for source in kind.sources(operator)
+                for way in graph.ways(source)
+            )
         elif operator.name in graph.passed_on:
             # Longer ways have all of its steps.
             continue

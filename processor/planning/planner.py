@@ -50,7 +50,7 @@ from ikebana.processor.planning.input_rows import (
 from ikebana.processor.planning.joins.query import Join
 from ikebana.processor.planning.joins.stages import columns_read, joined, looked_up
 from ikebana.processor.planning.kind import Way
-from ikebana.processor.planning.kinds import keeps_key, kind_of
+from ikebana.processor.planning.kinds import keeps_key
 from ikebana.processor.planning.plan import Input, KeptReading, Plan
 from ikebana.processor.planning.relations import made_of
 
@@ -278,10 +278,12 @@ class Inlet(NamedTuple):
 
 def inlets(plan: Plan) -> Iterator[Inlet]:
     """The inlets of a plan: operators that read by key, feeds of joins, and gathered outputs."""
-    for operator in plan.partitioned:
-        step = kind_of(operator).before(operator)
-        assert step is not None, "what reads rows by a key of its own has a step that makes it"
-        yield Inlet(operator.name, operator.source, ((operator.name, step),))
+    for node in graph_of(plan).makers_of_keys:
+        assert node.kind is not None
+        step = node.kind.before(node.operator)
+        assert step is not None, node.name
+        for source in node.sources:
+            yield Inlet(node.name, source, ((node.name, step),))
     for name, by, nulls in joined(plan).feeds:
         # Conditions are a separate step, to be pushed down; errors name the arrangement.
         label = str(by)
