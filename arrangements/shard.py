@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import FileStore
 from ikebana.arrangements.manifest import FORMAT, Dropped, Manifest, to_merge
@@ -87,9 +89,8 @@ class Shard:
         delta = runs.write(self._files, head, ordered, "delta", self._overlay.gone)
         self._database.follow(manifest.state, delta.state, ordered)
         gone = {run.name for run in manifest.runs} - {run.name for run in line}
-        return Manifest(
-            checkpoint=manifest.checkpoint,
-            shard=manifest.shard,
+        return replace(
+            manifest,
             version=upper,
             runs=[*line, delta],
             dropped=[

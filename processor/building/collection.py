@@ -456,7 +456,7 @@ class Collection(Generic[Key, Value]):
         (0, {'n': 2, 'so_far': 2}) 0 1
         (0, {'n': 5, 'so_far': 7}) 0 1
         """
-        from ikebana.processor.building.parts import windowed
+        from ikebana.processor.building.views import windowed
 
         source, by = self.built(), texts(partition, "partition")
         operator = name or f"{source}_window"
@@ -556,7 +556,7 @@ class Collection(Generic[Key, Value]):
     def _with_section(self, section: "Callable[[Any], Derived]") -> "Collection[Any, Any]":
         """Add the operators that a section of `relational.sections` becomes."""
         # DuckDB takes a while to import, and memory: only where there is SQL.
-        from ikebana.processor.building.parts import derived
+        from ikebana.processor.building.views import derived
 
         return Collection(self.parts, derived(self.parts, section))
 
@@ -586,7 +586,7 @@ def add_join(
     if not left and not full:
         return _add_operator(parts, join)
     # DuckDB takes a while to import, and memory: only where there is SQL.
-    from ikebana.processor.building.parts import derived
+    from ikebana.processor.building.views import derived
 
     conditions = [
         tuple((k, texts(on, f"the conditions of {k!r}")) for k, on in each.items())

@@ -256,7 +256,7 @@ class Pipeline:
             ConfigError: the query is refused, with its place and what to write instead.
         """
         # DuckDB takes a while to import, and memory: only where there is SQL.
-        from ikebana.processor.building.parts import view
+        from ikebana.processor.building.views import view
 
         return Collection(self._parts, view(self._parts, name, query, key))
 
@@ -282,7 +282,7 @@ class Pipeline:
         Raises:
             ConfigError: the query is refused.
         """
-        from ikebana.processor.building.parts import iterated
+        from ikebana.processor.building.views import iterated
 
         listed = pairs(columns, "columns")
         return Collection(self._parts, iterated(self._parts, name, query, listed, rounds))

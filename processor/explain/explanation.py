@@ -20,10 +20,6 @@ from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import (
     Output,
     Plan,
-    Reduce,
-    StateMachine,
-    Upsert,
-    WindowFunctions,
 )
 from ikebana.processor.planning.planner import Physical
 
@@ -214,14 +210,6 @@ def _unused(plan: Plan) -> Iterator[str]:
             yield f"Operator {operator.name} runs nowhere: no output shows it."
 
 
-_STATES = {
-    Upsert: "upsert",
-    StateMachine: "state machine",
-    Reduce: "reduce",
-    WindowFunctions: "window functions",
-}
-
-
 def added(plan: Plan) -> Iterator[str]:
     """Describe the state that each output adds, and the state it shares with earlier outputs.
 
@@ -249,10 +237,10 @@ def _state_behind(plan: Plan, output: Output) -> list[str]:
     parts: dict[str, None] = {}
     for name in graph_of(plan).behind(output.source):
         operator = by_name.get(name)
-        if operator is not None and (kind := _STATES.get(type(operator))) is not None:
-            parts[f"{kind} {name}"] = None
         if name in joins:
             parts |= dict.fromkeys(
                 operators.part_of(each) for each in separate if name in each.joins
             )
+        elif operator is not None and (kind := kind_of(operator)).parts:
+            parts[f"{kind.label} {name}"] = None
     return list(parts)

@@ -62,6 +62,21 @@ for arguments in ([], *([command] for command in {COMMANDS!r})):
     assert "Run a pipeline" in done.stdout
 
 
+def test_an_import_waits_for_no_library() -> None:
+    """What users import of ikebana."""
+    script = f"""
+import sys
+import ikebana
+from ikebana import Column, Pipeline, Plan, Upsert
+found = sorted({HEAVY!r} & sys.modules.keys())
+assert not found, found
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("name", cli.list_commands(click.Context(cli)))
 def test_the_help_of_a_command_begins_with_an_example(name: str) -> None:
     """Behind the sentence that says what it does; the command takes each example."""

@@ -101,4 +101,8 @@ def test_a_graph_is_made_once_for_a_plan() -> None:
 def test_every_operator_has_a_kind_and_its_words() -> None:
     """A row in each table."""
     assert set(KINDS) == set(get_args(Operator))
+    assert set(operators._WRITTEN) == set(KINDS)
+    assert set(operators._TEXTS) == {
+        of for of, kind in KINDS.items() if kind.parts and not issubclass(of, DeltaJoin | AsOfJoin)
+    }
     assert all(operators.written(operator) for operator in PLAN.operators)
