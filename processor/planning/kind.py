@@ -200,8 +200,11 @@ class OperatorKind(Generic[O_contra]):
             )
 
     def part(self, operator: O_contra) -> PartKind | None:
-        """The part that has the whole collection of the operator; None if there is none."""
-        return None
+        """The part that has the whole collection of the operator; None if there is none.
+
+        This is the first part, if that has `contents`.
+        """
+        return next((part for part in self.parts[:1] if part.contents is not None), None)
 
     def sources(self, operator: O_contra) -> tuple[str, ...]:
         """The collections that it reads, or the one input of rows that it reads."""

@@ -84,9 +84,6 @@ class UpsertKind(OperatorKind[Upsert]):
     def sources(self, operator: Upsert) -> tuple[str, ...]:
         return (operator.input,)
 
-    def part(self, operator: Upsert) -> PartKind:
-        return upsert.PART
-
     def single_valued(self, operator: Upsert) -> bool:
         return True
 
@@ -128,9 +125,6 @@ class StateMachineKind(OperatorKind[StateMachine]):
 
     def sources(self, operator: StateMachine) -> tuple[str, ...]:
         return (operator.input,)
-
-    def part(self, operator: StateMachine) -> PartKind:
-        return state_machine.PART
 
     def problems(self, operator: StateMachine, around: Around) -> Iterator[Problem]:
         path, name, readers = f"operators.{operator.name}", operator.input, around.readers
@@ -440,9 +434,6 @@ class WindowFunctionsKind(OperatorKind[WindowFunctions]):
         self, operator: WindowFunctions, named: Callable[[str], str]
     ) -> WindowFunctions:
         return msgspec.structs.replace(operator, source=named(operator.source))
-
-    def part(self, operator: WindowFunctions) -> PartKind:
-        return window_functions.PART
 
     def before(self, operator: WindowFunctions) -> Sql:
         return _split(operator).step
