@@ -1,17 +1,32 @@
-"""An operator as somebody adds it: of the values that a key has had, the first one counts.
+"""Two operators as somebody adds them: one reads an input, and one a collection by a key.
 
-Its value, its kernel with the layout of its state, and its kind.  `ADDED` is its row of
-`planning/kinds.py`; the union of `planning/plan.py` has the value, too.
+`First`: of the values that a key of an input has had, the first one counts.  `Greatest`: of the
+rows that have a key, the greatest one is shown.
+
+Of each its value, its kernel with the layout of its state, and its kind.  `ADDED` has their rows
+of `planning/kinds.py`; the union of `planning/plan.py` has the values, too.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ikebana.arrangements.store import Part, Store
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import KeyedUpdate, Truncate, Upserts, times_of
-from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, OfKey, PartKind, StateLayout
+from ikebana.processor.kernels.layout import (
+    KEY_IS_REST,
+    Contents,
+    OfKey,
+    PartKind,
+    StateLayout,
+    changes_by_key,
+)
+from ikebana.processor.linear.chain import result_of
+from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.kind import (
     Around,
     OperatorBatch,
@@ -93,9 +108,6 @@ class FirstKind(OperatorKind[First]):
     def sources(self, operator: First) -> tuple[str, ...]:
         return (operator.input,)
 
-    def part(self, operator: First) -> PartKind:
-        return PART
-
     def problems(self, operator: First, around: Around) -> Iterator[Problem]:
         if operator.input not in around.inputs:
             yield from around.missing_input(f"operators.{operator.name}.first", operator.input)
@@ -107,4 +119,75 @@ class FirstKind(OperatorKind[First]):
         batch.emit(step(batch.part(PART), batch.rows(), batch.interval))
 
 
-ADDED = {First: FirstKind()}
+class Greatest(msgspec.Struct, frozen=True, tag="greatest"):
+    """The greatest of the rows of `source` that have a key, in the order of their bytes."""
+
+    name: str
+    source: str
+    by: str
+
+
+_Rows = dict[bytes, int]
+_rows_of = msgspec.msgpack.Decoder(_Rows).decode
+
+
+def greatest(
+    store: Store, updates: Collection[KeyedUpdate], interval: Interval
+) -> Iterator[KeyedUpdate]:
+    """Apply the updates of one interval, which may come in any order."""
+    for key, times in changes_by_key(updates, interval).items():
+        (entry,) = store.get_many([key])
+        rows: Counter[bytes] = Counter() if entry is None else Counter(_rows_of(entry))
+        for time in sorted(times):
+            before = max(rows, default=None)
+            rows.update(times[time])
+            rows = Counter({row: count for row, count in rows.items() if count})
+            if (after := max(rows, default=None)) != before:
+                if before is not None:
+                    yield KeyedUpdate(key, before, time, -1)
+                if after is not None:
+                    yield KeyedUpdate(key, after, time, 1)
+        if rows:
+            store.put(key, msgspec.msgpack.encode(dict(rows)))
+        elif entry is not None:
+            store.delete(key)
+
+
+def shown(store: Store, start: bytes = b"") -> Iterator[Contents]:
+    """The keys in order, each with its greatest row."""
+    for key, entry in Part(store, b"r").scan(b"", start):
+        yield key, (max(_rows_of(entry)),), ()
+
+
+GREATEST = PartKind("greatest ", StateLayout({b"r": KEY_IS_REST}), shown)
+
+
+class GreatestKind(OperatorKind[Greatest]):
+    """A root by a key that it makes of each row."""
+
+    label = "greatest"
+    parts = (GREATEST,)
+
+    def sources(self, operator: Greatest) -> tuple[str, ...]:
+        return (operator.source,)
+
+    def with_sources(self, operator: Any, named: Callable[[str], str]) -> Greatest:
+        renamed: Greatest = replace(operator, source=named(operator.source))
+        return renamed
+
+    def before(self, operator: Greatest) -> Sql:
+        return Sql(key=operator.by)
+
+    def problems(self, operator: Greatest, around: Around) -> Iterator[Problem]:
+        yield from around.missing_collection(f"operators.{operator.name}", operator.source)
+
+    def relation(self, operator: Greatest, catalog: Relations) -> Relation:
+        result = result_of((self.before(operator),), catalog.relation(operator.source).scope)
+        return Relation(catalog.taking(result, lambda _: f"operators.{operator.name}.by"))
+
+    def step(self, operator: Greatest, batch: OperatorBatch, catalog: Relations) -> None:
+        rows = Part(batch.part(GREATEST), b"r")
+        batch.emit(list(greatest(rows, batch.arrived(), batch.interval)))
+
+
+ADDED: Mapping[type, OperatorKind[Any]] = {First: FirstKind(), Greatest: GreatestKind()}

@@ -1,4 +1,4 @@
-"""An operator that is added (`added_operator`) has all that operators have, by its kind alone."""
+"""Operators that are added (`added_operator`) have all that operators have, by kinds alone."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from added_operator import ADDED, First
-from ikebana import Column, EventTime, Input, Linear, Output, Plan, evaluate, steps
+from added_operator import ADDED, GREATEST, First, Greatest
+from ikebana import Column, EventTime, Input, Linear, Output, Plan, Upsert, evaluate, steps
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.planning import kinds
 from ikebana.processor.planning.kind import OperatorKind
@@ -33,7 +33,7 @@ def _added() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for value, kind in ADDED.items():
             patch.setitem(kinds.KINDS, value, kind)
-        patch.setitem(Plan.__annotations__, "operators", tuple[Operator | First, ...])
+        patch.setitem(Plan.__annotations__, "operators", tuple[Operator | First | Greatest, ...])
         patch.delattr(Plan, "__msgspec_cache__", raising=False)
         yield
     if hasattr(Plan, "__msgspec_cache__"):
@@ -100,6 +100,57 @@ def test_it_is_evaluated() -> None:
     found = evaluate(plan_of(), {"orders": records})
 
     assert [update.data for update in found["firsts"]] == [("a", {"n": 1}), ("b", {"n": 3})]
+
+
+def greatest_by_group(least: int | None) -> Plan:
+    """The greatest order of each group and, with a `least`, those that are as large."""
+    orders = Input("orders", ("orders",), columns=(*COLUMNS, Column("of", "BIGINT")))
+    operators: list[Any] = [Upsert("order", "orders"), Greatest("greatest", "order", "of")]
+    outputs = [Output("shown", "greatest", "shown")]
+    if least is not None:
+        operators.append(Linear("large", "greatest", (steps.where(f"n >= {least}"),)))
+        outputs.append(LARGE)
+    return Plan("p", (orders,), tuple(operators), tuple(outputs), time="offset")
+
+
+CHANGES = st.lists(
+    st.tuples(st.integers(0, 6), st.none() | st.tuples(st.integers(0, 9), st.integers(0, 2))),
+    max_size=12,
+)
+
+
+@given(
+    st.lists(
+        st.tuples(CHANGES, st.sampled_from([None, 1, 2, 3]), st.integers(0, 9)),
+        max_size=4,
+    )
+)
+def test_one_that_makes_keys_goes_on_through_them_as_well(
+    lives: list[tuple[list[tuple[int, tuple[int, int] | None]], int | None, int]],
+) -> None:
+    """Its rows come through an exchange; what reads it after an edit is filled from its state."""
+    run, orders = Run(greatest_by_group(None), shards=2), dict[int, tuple[int, int]]()
+    for changes, shards, least in lives:
+        run.restart(greatest_by_group(least), shards=shards)
+        for key, order in changes:
+            orders.pop(key, None)
+            if order is not None:
+                orders[key] = order
+            run.send("orders", key, order and {"n": order[0], "of": order[1]})
+        run.read()
+        expected = {of: {"n": n, "of": of} for n, of in sorted(orders.values())}
+        assert dict(run.collection("shown")) == expected
+        large = {of: row for of, row in expected.items() if row["n"] >= least}
+        assert dict(run.collection("large")) == large
+
+
+def test_a_kind_that_nothing_reaches_is_none() -> None:
+    """It would keep silent."""
+    with pytest.raises(TypeError, match="Deaf is not linear, has no `before` and reads no rows"):
+
+        class Deaf(OperatorKind[Greatest]):
+            label = "deaf"
+            parts = (GREATEST,)
 
 
 def test_a_kind_with_state_and_without_a_layout_is_none() -> None:
