@@ -167,6 +167,24 @@ def test_keys_that_go_meanwhile_were_there_at_the_time_of_the_edit(portions: int
         assert collection(run, "large", closed) == collection(always, "large", closed)
 
 
+def test_keys_that_change_and_change_back_meanwhile_are_undone_once(portions: int) -> None:
+    """What a key has got in several batches is summed until the edit comes to it."""
+    run, always = started(ORDERS, "offset"), started(LARGE, "offset")
+    at = run.last.upper
+    run.restart(plan_of(LARGE, "offset"))
+    for number in reversed(range(20, 24)):
+        row = next(row for key, row in run.collection("all") if key == number)
+        for sent in ({**row, "quantity": 9}, row, {**row, "quantity": 0}):
+            for each in (run, always):
+                each.send("orders", number, sent)
+                each.batch(limit=1)
+    for each in (run, always):
+        each.read()
+
+    for closed in range(at, run.last.upper + 1):
+        assert collection(run, "large", closed) == collection(always, "large", closed)
+
+
 @pytest.mark.parametrize("dies", [1, 2, 3, 5])
 def test_a_death_while_records_come_changes_nothing(
     dies: int, monkeypatch: pytest.MonkeyPatch
