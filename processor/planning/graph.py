@@ -44,6 +44,13 @@ class Node:
         return self.kind is not None and self.kind.is_keyed
 
     @property
+    def before(self) -> tuple[Named, ...]:
+        """The step that makes the key of each row that its operator reads, if it makes one."""
+        if self.kind is None or not self.kind.makes_key:
+            return ()
+        return ((self.name, self.kind.before(self.operator)),)
+
+    @property
     def is_of_decoding(self) -> bool:
         """Whether it is an upsert or an input, so that steps may be pushed into decoding."""
         return self.operator is None or (self.input is not None and self.single_valued)

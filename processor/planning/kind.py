@@ -218,12 +218,12 @@ class OperatorKind(Generic[O_contra]):
         """The steps of a linear operator."""
         return ()
 
-    def before(self, operator: O_contra) -> Sql | None:
-        """The step that makes the key by which it reads rows, if it has one.
+    def before(self, operator: O_contra) -> Sql:
+        """The step that makes the key by which it reads rows, if `makes_key`.
 
         Raises: AggregateError, if a mistake prevents it.
         """
-        return None
+        raise NotImplementedError
 
     def single_valued(self, operator: O_contra) -> bool:
         """Whether its collection has at most one value for each key."""

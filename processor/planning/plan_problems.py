@@ -83,23 +83,17 @@ def _together_problems(plan: Plan, catalog: Catalog) -> Iterator[Problem]:
     graph = graph_of(plan)
     seen: set[Problem] = set()
     for operator in plan.operators:
-        ways = graph.ways(operator.name)
-        if (kind := kind_of(operator)).makes_key:
-            step = kind.before(operator)
-            assert step is not None, operator.name
-            before = (operator.name, step)
-            ways = tuple(
-                Way(way.root, (*way.steps, before))
-                for source in kind.sources(operator)
-                for way in graph.ways(source)
-            )
-        elif operator.name in graph.passed_on:
+        node = graph.nodes[operator.name]
+        before = node.before
+        if not before and node.name in graph.passed_on:
             # Longer ways have all of its steps.
             continue
-        for way in ways:
-            if len({name for name, _ in way.steps}) > 1:
+        read = node.sources if before else (node.name,)
+        for way in (way for name in read for way in graph.ways(name)):
+            steps = (*way.steps, *before)
+            if len({name for name, _ in steps}) > 1:
                 try:
-                    chain(way.steps, frozen(catalog.relation(way.root).scope))
+                    chain(steps, frozen(catalog.relation(way.root).scope))
                 except ChainError as error:
                     problem = (_place(plan, error), error.problem)
                     if problem not in seen:

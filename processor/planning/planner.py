@@ -279,11 +279,8 @@ class Inlet(NamedTuple):
 def inlets(plan: Plan) -> Iterator[Inlet]:
     """The inlets of a plan: operators that read by key, feeds of joins, and gathered outputs."""
     for node in graph_of(plan).makers_of_keys:
-        assert node.kind is not None
-        step = node.kind.before(node.operator)
-        assert step is not None, node.name
         for source in node.sources:
-            yield Inlet(node.name, source, ((node.name, step),))
+            yield Inlet(node.name, source, node.before)
     for name, by, nulls in joined(plan).feeds:
         # Conditions are a separate step, to be pushed down; errors name the arrangement.
         label = str(by)
