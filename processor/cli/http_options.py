@@ -8,7 +8,7 @@ import math
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -16,7 +16,11 @@ from ikebana.errors import ConfigError
 from ikebana.processor.base.listening import Address, Listening, Tls, is_local
 from ikebana.processor.base.log_lines import note
 
+if TYPE_CHECKING:
+    from ikebana.processor.watching.guard import AccessLimits
+
 _FILE = click.Path(path_type=Path)
+Command = Callable[..., None]
 
 
 class Number(click.FloatRange):
@@ -40,7 +44,7 @@ def address(value: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def ready_within(meaning: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def ready_within(meaning: str) -> Callable[[Command], Command]:
     """Make the option that says up to which delay /ready answers yes; `meaning` says of what."""
     return click.option(
         "--ready-within",
@@ -52,15 +56,32 @@ def ready_within(meaning: str) -> Callable[[Callable[..., None]], Callable[..., 
     )
 
 
-def access_options(
-    tokens: str, probes: str, *, variables: bool
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make the options; `tokens` and `probes` are help texts.
+class AccessOptions(NamedTuple):
+    """The values of the options that say who may ask a server, and how."""
+
+    token_file: Path | None
+    anyone: bool
+    tls_cert: Path | None
+    tls_key: Path | None
+    tls_client_ca: Path | None
+    probes: tuple[str, int] | None
+
+    def limits(self, rate: float | None = None) -> "AccessLimits":
+        """Read the file of tokens.  Raises: ConfigError."""
+        # Imported here, since `--help` does not need it.
+        from ikebana.processor.watching import guard
+
+        tokens = guard.Access() if self.token_file is None else guard.read_access(self.token_file)
+        return guard.AccessLimits(tokens, rate, self.anyone or self.tls_client_ca is not None)
+
+
+def access_options(tokens: str, probes: str, *, variables: bool) -> Callable[[Command], Command]:
+    """Make the options, which a command gets as `access`; `tokens` and `probes` are help texts.
 
     With `variables` each option can also be set by an environment variable.
     """
 
-    def option(name: str, text: str, **how: object) -> Callable[..., Callable[..., None]]:
+    def option(name: str, text: str, **how: object) -> Callable[..., Command]:
         variable = f"IKEBANA_{name[2:].upper().replace('-', '_')}"
         if variables:
             how["envvar"] = variable
@@ -92,29 +113,26 @@ def access_options(
         option("--probes", probes, metavar="HOST:PORT", type=address),
     )
 
-    def added(command: Callable[..., None]) -> Callable[..., None]:
+    def added(command: Command) -> Command:
+        @functools.wraps(command)
+        def wrapper(*arguments: object, **values: Any) -> None:
+            access = AccessOptions(**{name: values.pop(name) for name in AccessOptions._fields})
+            command(*arguments, access=access, **values)
+
         # The last option that is added is the first in the help text.
         for each in reversed(options):
-            command = each(command)
-        return command
+            wrapper = each(wrapper)
+        return wrapper
 
     return added
 
 
-def listening(
-    http: tuple[str, int],
-    probes: tuple[str, int] | None,
-    *,
-    token_file: Path | None,
-    anyone: bool,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    tls_client_ca: Path | None,
-) -> Listening:
+def listening(http: tuple[str, int], access: AccessOptions) -> Listening:
     """Check the options of a server; warn if tokens travel without TLS.
 
     Raises: ConfigError, if an address that others reach has no access control and no --anyone.
     """
+    token_file, anyone, tls_cert, tls_key, tls_client_ca, probes = access
     if tls_cert is None and (tls_key or tls_client_ca):
         raise ConfigError("cannot serve: --tls-key and --tls-client-ca need --tls-cert")
     tls = None if tls_cert is None else Tls(tls_cert, tls_key, tls_client_ca)
@@ -132,9 +150,6 @@ def listening(
                 "tokens and data; give --tls-cert, or put it behind something that has TLS"
             )
     return Listening(Address(*http), tls, None if probes is None else Address(*probes))
-
-
-Command = Callable[..., None]
 
 
 class Credentials(NamedTuple):

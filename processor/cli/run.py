@@ -19,6 +19,7 @@ from ikebana.processor.base.machine import private_files
 from ikebana.processor.base.processes import Stopped, on_signals
 from ikebana.processor.base.texts import instead
 from ikebana.processor.cli.http_options import (
+    AccessOptions,
     Number,
     access_options,
     address,
@@ -104,12 +105,7 @@ class Watching(NamedTuple):
     """The values of the options."""
 
     http: tuple[str, int] | None
-    token_file: Path | None
-    anyone: bool
-    tls_cert: Path | None
-    tls_key: Path | None
-    tls_client_ca: Path | None
-    probes: tuple[str, int] | None
+    access: AccessOptions
     ready_within: float
     stuck_after: float | None
     start_within: float
@@ -117,17 +113,9 @@ class Watching(NamedTuple):
     def listening(self) -> "Listening | None":
         """Check the options; None if there is no address.  Raises: ConfigError."""
         if self.http is not None:
-            return listening(
-                self.http,
-                self.probes,
-                token_file=self.token_file,
-                anyone=self.anyone,
-                tls_cert=self.tls_cert,
-                tls_key=self.tls_key,
-                tls_client_ca=self.tls_client_ca,
-            )
-        for name in ("token_file", "anyone", "tls_cert", "tls_key", "tls_client_ca", "probes"):
-            if getattr(self, name):
+            return listening(self.http, self.access)
+        for name, value in self.access._asdict().items():
+            if value:
                 raise click.UsageError(
                     f"--{name.replace('_', '-')} needs --http, the address that it is about"
                 )
@@ -149,7 +137,6 @@ def watched(
     """
     # Imported here, since most runs do not serve them.
     from ikebana.processor.checkpoint.edit_plan import last_edit
-    from ikebana.processor.watching import guard
     from ikebana.processor.watching.answering import serving
     from ikebana.processor.watching.health import Health, HealthLimits
     from ikebana.processor.watching.monitor import Monitor
@@ -162,15 +149,11 @@ def watched(
     )
     health = Health(limits, time.monotonic)
     with ExitStack() as opened:
-        looking, tokens = None, guard.Access()
-        if options.token_file is not None:
-            tokens = guard.read_access(options.token_file)
+        looking, access = None, options.access.limits()
+        if options.access.token_file is not None:
             looking = opened.enter_context(_looking(plan, settings))
         monitor = Monitor(plan, health, lambda: last_edit(settings.checkpoint), sinks)
-        any_host = options.anyone or options.tls_client_ca is not None
-        front = opened.enter_context(
-            serving(monitor, where, guard.AccessLimits(tokens, any_host=any_host), looking)
-        )
+        front = opened.enter_context(serving(monitor, where, access, looking))
         say(f"serving {front.url}/metrics, /live and /ready, and {front.url}/console/")
         if front.probes_port is not None:
             say(f"serving /metrics, /live and /ready on port {front.probes_port}, too")

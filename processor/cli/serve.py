@@ -11,6 +11,7 @@ from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.machine import private_files
 from ikebana.processor.cli.connection import BROKERS, CONFIG, outputs_told
 from ikebana.processor.cli.http_options import (
+    AccessOptions,
     Number,
     access_options,
     address,
@@ -139,12 +140,7 @@ class _Options(NamedTuple):
     http: tuple[str, int]
     retain: "Retention | None"
     rebuild: bool
-    token_file: Path | None
-    anyone: bool
-    tls_cert: Path | None
-    tls_key: Path | None
-    tls_client_ca: Path | None
-    probes: tuple[str, int] | None
+    access: AccessOptions
     rate: float | None
     sql_seconds: float
     sql_memory: int
@@ -156,29 +152,18 @@ class _Options(NamedTuple):
 
 def _serve(what: tuple[str, ...], options: _Options) -> None:
     from ikebana.processor.kafka import following
-    from ikebana.processor.watching import console, guard
-    from ikebana.processor.watching.guard import AccessLimits
+    from ikebana.processor.watching import console
     from ikebana.serving import sql
     from ikebana.serving.arrangement import USUAL
     from ikebana.serving.http_server import serve
     from ikebana.serving.service import Service, ServiceOptions
 
-    permitted = (
-        guard.Access() if options.token_file is None else guard.read_access(options.token_file)
-    )
-    where = listening(
-        options.http,
-        options.probes,
-        token_file=options.token_file,
-        anyone=options.anyone,
-        tls_cert=options.tls_cert,
-        tls_key=options.tls_key,
-        tls_client_ca=options.tls_client_ca,
-    )
+    limits = options.access.limits(options.rate)
+    where = listening(options.http, options.access)
     settings, formats, plan = outputs_told(
         what, options.form, options.bootstrap_servers, options.config
     )
-    permitted.check(formats)
+    limits.access.check(formats)
     reading_rights.reach(settings, formats)
     retention = options.retain or USUAL
     # Where a topic was compacted, the history that is kept begins at an older snapshot.
@@ -191,9 +176,7 @@ def _serve(what: tuple[str, ...], options: _Options) -> None:
     serve(
         service,
         where,
-        AccessLimits(
-            permitted, options.rate, any_host=options.anyone or options.tls_client_ca is not None
-        ),
+        limits,
         options.ready_within,
         note,
         console.no_plan if plan is None else _drawn(Path(what[0]), plan),

@@ -18,6 +18,7 @@ from deploy.charts import (
     setting,
     volume,
 )
+from ikebana.processor.cli.http_options import AccessOptions
 from ikebana.processor.cli.run import Watching, run_command
 
 TOKENS = {"console.tokens.secret": "readers"}
@@ -41,6 +42,7 @@ def options(found: list[Object], monkeypatch: pytest.MonkeyPatch) -> Watching:
     with run_command.make_context("run", ["file.yaml"]) as context:
         assert isinstance(context, click.Context)
         given: dict[str, Any] = context.params
+    given["access"] = AccessOptions(**{name: given[name] for name in AccessOptions._fields})
     return Watching(**{name: given[name] for name in Watching._fields})
 
 
@@ -50,8 +52,12 @@ def test_by_default_only_the_pod_itself_reaches_the_console(
     """`kubectl port-forward` comes from there; metrics and probes have the port that they had."""
     found = rendered(SMALL)
     given = options(found, monkeypatch)
-    assert (given.http, given.probes) == (("127.0.0.1", 9405), ("0.0.0.0", 9404))
-    assert (given.token_file, given.tls_cert, given.anyone) == (None, None, False)
+    assert (given.http, given.access.probes) == (("127.0.0.1", 9405), ("0.0.0.0", 9404))
+    assert (given.access.token_file, given.access.tls_cert, given.access.anyone) == (
+        None,
+        None,
+        False,
+    )
     # It is not refused.
     assert given.listening() is not None
     names = [each["name"] for each in only(found, "Service")["spec"]["ports"]]
@@ -77,10 +83,10 @@ def test_its_files_are_mounted_where_the_options_say(monkeypatch: pytest.MonkeyP
     found = rendered(FULL)
     given = options(found, monkeypatch)
     mounts = {each["name"]: each["mountPath"] for each in container(found)["volumeMounts"]}
-    assert given.token_file == Path(mounts["console-tokens"]) / "tokens.yaml"
-    assert given.tls_cert == Path(mounts["console-tls"]) / "tls.crt"
-    assert given.tls_key == Path(mounts["console-tls"]) / "tls.key"
-    assert given.tls_client_ca == Path(mounts["console-tls"]) / "client-ca.crt"
+    assert given.access.token_file == Path(mounts["console-tokens"]) / "tokens.yaml"
+    assert given.access.tls_cert == Path(mounts["console-tls"]) / "tls.crt"
+    assert given.access.tls_key == Path(mounts["console-tls"]) / "tls.key"
+    assert given.access.tls_client_ca == Path(mounts["console-tls"]) / "client-ca.crt"
     tokens = volume(driver(found), "console-tokens")["secret"]
     assert (tokens["secretName"], tokens["defaultMode"]) == ("console-tokens", 0o440)
     paths = {each["path"] for each in volume(driver(found), "console-tls")["secret"]["items"]}
@@ -94,7 +100,7 @@ def test_its_files_are_mounted_where_the_options_say(monkeypatch: pytest.MonkeyP
 def test_the_operators_driver_has_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its container is made of the same parts."""
     given = options(rendered(OPERATOR), monkeypatch)
-    assert (given.anyone, given.http, given.probes) == (
+    assert (given.access.anyone, given.http, given.access.probes) == (
         True,
         ("0.0.0.0", 9405),
         ("0.0.0.0", 9404),

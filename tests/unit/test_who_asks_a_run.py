@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.listening import Address, Listening, Tls
+from ikebana.processor.cli.http_options import AccessOptions
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.run import Watching, watched
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
@@ -280,14 +281,17 @@ def test_parts_of_a_certificate_need_it(file: Path) -> None:
         assert "need --tls-cert" in str(CliRunner().invoke(cli, words).exception)
 
 
-OPEN = Watching(
-    http=("127.0.0.1", 0),
+NOBODY = AccessOptions(
     token_file=None,
     anyone=False,
     tls_cert=None,
     tls_key=None,
     tls_client_ca=None,
     probes=None,
+)
+OPEN = Watching(
+    http=("127.0.0.1", 0),
+    access=NOBODY,
     ready_within=60,
     stuck_after=None,
     start_within=3600,
@@ -302,10 +306,12 @@ def told(
     (tmp_path / "tokens.yaml").write_text(TOKENS)
     given = OPEN._replace(
         http=("0.0.0.0", 0),
-        token_file=tmp_path / "tokens.yaml",
-        tls_cert=certified[1].certificate,
-        tls_key=certified[1].key,
-        probes=("127.0.0.1", 0),
+        access=NOBODY._replace(
+            token_file=tmp_path / "tokens.yaml",
+            tls_cert=certified[1].certificate,
+            tls_key=certified[1].key,
+            probes=("127.0.0.1", 0),
+        ),
     )
     where = given.listening()
     assert where is not None
@@ -334,9 +340,9 @@ def test_the_options_of_the_command_do_all_of_it(told: list[str], tmp_path: Path
 
 def test_tokens_without_tls_are_warned_of(capfd: pytest.CaptureFixture[str]) -> None:
     """Once others can reach the address."""
-    OPEN._replace(token_file=Path("t")).listening()
+    OPEN._replace(access=NOBODY._replace(token_file=Path("t"))).listening()
     assert capfd.readouterr().err == ""
-    OPEN._replace(http=("0.0.0.0", 0), anyone=True).listening()
+    OPEN._replace(http=("0.0.0.0", 0), access=NOBODY._replace(anyone=True)).listening()
     assert "0.0.0.0 is answered without TLS" in capfd.readouterr().err
 
 
