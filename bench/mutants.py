@@ -60,10 +60,10 @@ MUTANTS = (
         "whole = not self._images.declared.absent(before)",
         "whole = True",
     ),
-    Mutant("codecs/maxwell.py", "return self._images.declared.absent(data)", "return ()"),
+    Mutant("codecs/maxwell.py", "absent = images.absent(data)", "absent = _NONE"),
     Mutant(
         "codecs/canal.py",
-        "self._images.row(image), self._images.declared.absent(image)",
+        "self._images.row(image), () if self._full else self._images.absent(image)",
         "self._images.row(image), ()",
     ),
     Mutant(

@@ -51,7 +51,7 @@ from ikebana.codecs.row_images import (
     Image,
     RowImageCodec,
     RowImages,
-    Tables,
+    damaged,
     deleted,
     moved,
     option,
@@ -78,19 +78,8 @@ class _Message(msgspec.Struct, gc=False):
     old: msgspec.Raw = NULL
 
 
-class _BadMessage(msgspec.Struct):
-    """The part of a message that is needed for the row's key, if the rest is damaged."""
-
-    database: Any = None
-    table: Any = None
-    pkNames: Any = None
-    sqlType: msgspec.Raw = NULL
-    mysqlType: msgspec.Raw = NULL
-    data: msgspec.Raw = NULL
-
-
 _message = canonical.decoder(_Message)
-_bad_message = canonical.decoder(_BadMessage)
+_damaged = damaged(_Message, "database", "table", "pkNames", "sqlType", "mysqlType", "data")
 _Conversion = Callable[[str], Any]
 _Types = tuple[dict[str, int | None], dict[str, str | None]]
 
@@ -106,8 +95,8 @@ class Canal(RowImageCodec):
 
     def __init__(self, needs: Needs) -> None:
         self._full = option(needs, "row_image", "full", "minimal") == "full"
-        self._images = images = RowImages(_NAME, needs, minimal=not self._full)
-        self._tables = Tables(_NAME, needs, "database", "table")
+        images = RowImages(_NAME, needs, minimal=not self._full)
+        super().__init__(needs, images, "database", "table")
         self._before = needs.before and self._full
         self._key = needs.key
         self._judges = needs.judges
@@ -176,13 +165,9 @@ class Canal(RowImageCodec):
         return moved(old_key, key, after, before, absent)
 
     def _after(self, image: Image) -> tuple[bytes, tuple[str, ...]]:
-        if self._full:
-            return self._images.row(image), ()
-        if not self._images.declared:
-            raise DecodeError(_NAME, "row images are minimal: declare columns")
-        return self._images.row(image), self._images.declared.absent(image)
+        return self._images.row(image), () if self._full else self._images.absent(image)
 
-    def _types(self, message: _Message | _BadMessage) -> _Types:
+    def _types(self, message: Any) -> _Types:
         return self._sql_types(message.sqlType) or {}, self._mysql_types(message.mysqlType) or {}
 
     def _to_convert(self, key: Sequence[str]) -> Sequence[str] | None:
@@ -221,7 +206,7 @@ class Canal(RowImageCodec):
         return f"{column} is no {_WHAT[conversion]}"
 
     def _readable_key(self, value: bytes) -> bytes | None:
-        message = _bad_message(value)
+        message = _damaged(value)
         rows = self._key_rows(message.data)
         # An error has one key, and a message of several rows has several.
         if len(rows) != 1 or not self._tables.has(message.database, message.table):

@@ -26,8 +26,7 @@ is the key.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -112,8 +111,7 @@ class ChangesCodec:
                 raise DecodeError(_NAME, "expected an object")
             return self._changes(message, key, headers)
         except FAULTS as error:
-            fault = canonical.refused(_NAME, error)
-        raise DecodeError(fault.codec, fault.reason, key=self._readable(message, key, headers))
+            raise self._keys.refused(_NAME, error, self._readable(message), key, headers) from None
 
     def _gone(self, key: bytes | None, headers: Headers) -> Sequence[Change] | Ignored:
         # Its table and its place in the sequence are unknown.
@@ -210,15 +208,11 @@ class ChangesCodec:
             return canonical.key(row, columns)
         return self._keys.needed(key, headers)
 
-    def _readable(self, message: Any, key: bytes | None, headers: Headers) -> bytes | None:
-        """The key of a message with another fault; None if it cannot be read."""
-        with suppress(*FAULTS):
-            if self._needs.key and isinstance(message, dict):
-                before, after = self._rows(message, is_gone=False)
-                return self._key(after or before or {}, key, headers)
-        with suppress(*FAULTS):
-            return self._keys.of_kafka(key, headers)
-        return None
+    def _readable(self, message: Any) -> Iterator[Image]:
+        """The row of a message, which may have the row's key although another part has a fault."""
+        if isinstance(message, dict):
+            before, after = self._rows(message, is_gone=False)
+            yield after or before or {}
 
 
 def in_json(needs: Needs) -> ChangesCodec:

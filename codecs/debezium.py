@@ -26,8 +26,7 @@ is base64 text like any other: declare the column's encoding as decimal:SCALE, o
 decimal.handling.mode to string.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -137,8 +136,7 @@ class Debezium:
                 require_readable(value)
             return self._changes(key, value)
         except FAULTS as error:
-            fault = canonical.refused(VALUE, error)
-        raise DecodeError(fault.codec, fault.reason, key=self._readable_key(key, value))
+            raise self._keys.refused(VALUE, error, self._images(value), key) from None
 
     def _changes(self, key: bytes | None, value: bytes | None) -> Sequence[Change] | Ignored:
         envelope, plan = (None, ()) if value is None else self._opening.open(value)
@@ -214,17 +212,12 @@ class Debezium:
         image = images.get("after") or images.get("before")
         return self._rows.planned(image) if image else ()
 
-    def _readable_key(self, key: bytes | None, value: bytes | None) -> bytes | None:
-        """Decode the row's key from a message with another fault; None if it cannot be read."""
-        if self._keys.columns and value is not None:
-            with suppress(*FAULTS):
-                envelope, plan = self._opening.open(value)
-                for image in (envelope.after, envelope.before) if envelope else ():
-                    if key_row := self._key_rows.read(image, plan):
-                        return self._keys.of_row(key_row.row)
-        with suppress(*FAULTS):
-            return self._keys.of_kafka(key)
-        return None
+    def _images(self, value: bytes | None) -> Iterator[Row]:
+        """The images of a message that may have the row's key."""
+        envelope, plan = (None, ()) if value is None else self._opening.open(value)
+        for raw in (envelope.after, envelope.before) if envelope else ():
+            if image := self._key_rows.read(raw, plan):
+                yield image.row
 
 
 class CompiledJson:
@@ -337,8 +330,7 @@ class DebeziumFlat:
                 require_readable(value)
             return self._changes(key, value)
         except FAULTS as error:
-            fault = canonical.refused(VALUE, error)
-        raise DecodeError(fault.codec, fault.reason, key=self._readable_key(key, value))
+            raise self._keys.refused(VALUE, error, self._images(value), key) from None
 
     def _changes(self, key: bytes | None, value: bytes | None) -> Sequence[Change] | Ignored:
         if value is None:
@@ -394,14 +386,9 @@ class DebeziumFlat:
             }
         )
 
-    def _readable_key(self, key: bytes | None, value: bytes | None) -> bytes | None:
-        if self._keys.columns and value is not None:
-            with suppress(*FAULTS):
-                if image := self._key_rows.read(*self._opening.open(value)):
-                    return self._keys.of_row(image.row)
-        with suppress(*FAULTS):
-            return self._keys.of_kafka(key)
-        return None
+    def _images(self, value: bytes | None) -> Iterator[Row]:
+        if value is not None and (image := self._key_rows.read(*self._opening.open(value))):
+            yield image.row
 
 
 def _text(row: Row, name: str) -> str | None:

@@ -12,8 +12,7 @@ A column with the placeholder of an unavailable value (text, bytes, a map or an 
 is absent.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -130,9 +129,9 @@ class DebeziumAvro:
                 self._tombstone(key, headers) if event is None else self._of(event, key, headers)
             )
         except FAULTS as error:
-            fault = canonical.refused(VALUE, error)
+            fault = self._keys.refused(VALUE, error, _images(event), key, headers)
         codec = fault.codec if fault.codec in (KEY, VALUE) else f"Debezium {fault.codec}"
-        raise DecodeError(codec, fault.reason, key=self._readable_key(event, key, headers))
+        raise DecodeError(codec, fault.reason, key=fault.key)
 
     def _opened(self, value: bytes, headers: Headers, *, careful: bool) -> Row | None:
         event = (self._careful if careful else self._values).decode(value, headers)
@@ -209,19 +208,13 @@ class DebeziumAvro:
             row = {name: row[name] for name in self._columns if name in row}
         return canonical.write(row)
 
-    def _readable_key(
-        self, event: Row | None, key: bytes | None, headers: Headers
-    ) -> bytes | None:
-        """Decode the row's key from a message with another fault; None if it cannot be read."""
-        with suppress(*FAULTS):
-            for image in ("after", "before") if event and self._key_columns else ():
-                assert event is not None
-                row, _ = _without_absent(event, image)
-                if row:
-                    return self._keys.of_row(row)
-        with suppress(*FAULTS):
-            return self._keys.of_kafka(key, headers)
-        return None
+
+def _images(event: Row | None) -> Iterator[Row]:
+    """The images of an event that may have the row's key."""
+    for name in ("after", "before"):
+        row, _ = _without_absent(event or {}, name)
+        if row:
+            yield row
 
 
 def _takes_of(needs: Needs) -> list[Take | None]:

@@ -11,8 +11,9 @@ placeholder is absent from its row, whether it is read or not.
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import md5
 from typing import Any, NamedTuple
@@ -336,6 +337,27 @@ class KeyDecoder:
         if row_key is None and (self.columns or not self._may_lack):
             raise DecodeError(KEY, "the Kafka key is null, or lacks the key's columns")
         return row_key
+
+    def refused(
+        self,
+        codec: str,
+        error: Exception,
+        rows: Iterable[Row],
+        key: bytes | None,
+        headers: Headers = None,
+    ) -> DecodeError:
+        """Make the error of a message; it has the key of one of these rows, or the Kafka key.
+
+        To iterate over the rows may raise `FAULTS`.
+        """
+        fault, row_key = canonical.refused(codec, error), None
+        with suppress(*FAULTS):
+            row_key = self.of_kafka(key, headers)
+        with suppress(*FAULTS):
+            for row in rows if self.columns else ():
+                row_key = self.of_row(row)
+                break
+        return DecodeError(fault.codec, fault.reason, key=row_key)
 
     def tombstone(self, key: bytes | None, headers: Headers = None) -> Sequence[Change] | Ignored:
         """Decode a null value: a delete of its key, or ignored if the key is not known."""

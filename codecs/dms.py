@@ -37,7 +37,6 @@ from ikebana.codecs.row_images import (
     Image,
     RowImageCodec,
     RowImages,
-    Tables,
     deleted,
     moved,
     option,
@@ -75,8 +74,8 @@ class Dms(RowImageCodec):
         self._all = option(needs, "before_filter", "pk-only", "non-lob", "all") == "all"
         # All declared columns are decoded, to see which of them an old image lacks.
         looks = needs.before and not self._all
-        self._images = images = RowImages(_NAME, needs, exact=not looks, looks=looks)
-        self._tables = Tables(_NAME, needs, "schema-name", "table-name")
+        images = RowImages(_NAME, needs, exact=not looks, looks=looks)
+        super().__init__(needs, images, "schema-name", "table-name")
         self._prefix = needs.options.get("before_prefix", "")
         self._key = needs.key
         self._before = needs.before

@@ -37,7 +37,7 @@ from ikebana.codecs.row_images import (
     Image,
     RowImageCodec,
     RowImages,
-    Tables,
+    damaged,
     deleted,
     moved,
     option,
@@ -63,17 +63,8 @@ class _Message(msgspec.Struct, gc=False):
     after: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _BadMessage(msgspec.Struct):
-    """The part of a message that is needed for the row's key, if the rest is damaged."""
-
-    table: Any = None
-    primary_keys: Any = None
-    before: msgspec.Raw = msgspec.Raw(b"null")
-    after: msgspec.Raw = msgspec.Raw(b"null")
-
-
 _message = canonical.decoder(_Message)
-_bad_message = canonical.decoder(_BadMessage)
+_damaged = damaged(_Message, "table", "primary_keys", "before", "after")
 
 
 class GoldenGate(RowImageCodec):
@@ -87,8 +78,8 @@ class GoldenGate(RowImageCodec):
 
     def __init__(self, needs: Needs) -> None:
         self._full = option(needs, "row_image", "minimal", "full") == "full"
-        self._images = images = RowImages(_NAME, needs, minimal=not self._full, exact=False)
-        self._tables = Tables(_NAME, needs, "table")
+        images = RowImages(_NAME, needs, minimal=not self._full, exact=False)
+        super().__init__(needs, images, "table")
         self._before = needs.before
         self._operations = {
             needs.options.get(f"op_{name}", letter): name for name, letter in _LETTERS
@@ -182,7 +173,7 @@ class GoldenGate(RowImageCodec):
         return self._images.row(before) if whole else None
 
     def _readable_key(self, value: bytes) -> bytes | None:
-        message = _bad_message(value)
+        message = _damaged(value)
         if not self._tables.has(message.table):
             return None
         image = message.before if message.after == NULL else message.after

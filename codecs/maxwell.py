@@ -20,7 +20,6 @@ The options have to match the settings of MySQL and Maxwell:
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -31,7 +30,7 @@ from ikebana.codecs.row_images import (
     Image,
     RowImageCodec,
     RowImages,
-    Tables,
+    damaged,
     deleted,
     moved,
     option,
@@ -55,18 +54,9 @@ class _Message(msgspec.Struct, gc=False):
     old: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class _BadMessage(msgspec.Struct):
-    """The part of a message that is needed for the row's key, if the rest is damaged."""
-
-    database: Any = None
-    table: Any = None
-    primary_key_columns: Any = None
-    data: msgspec.Raw = msgspec.Raw()
-
-
 _NONE: tuple[str, ...] = ()
 _message = canonical.decoder(_Message)
-_bad_message = canonical.decoder(_BadMessage)
+_damaged = damaged(_Message, "database", "table", "primary_key_columns", "data")
 
 
 class Maxwell(RowImageCodec):
@@ -87,8 +77,8 @@ class Maxwell(RowImageCodec):
 
     def __init__(self, needs: Needs) -> None:
         self._full = option(needs, "row_image", "full", "minimal") == "full"
-        self._images = RowImages(_NAME, needs, minimal=not self._full)
-        self._tables = Tables(_NAME, needs, "database", "table")
+        images = RowImages(_NAME, needs, minimal=not self._full)
+        super().__init__(needs, images, "database", "table")
         self._nulls = option(needs, "output_nulls", "true", "false") == "true"
         self._before = needs.before and self._full
         if not (self._full or self._nulls):
@@ -119,7 +109,7 @@ class Maxwell(RowImageCodec):
             return [deleted(key, self._row(data) if self._before else None)]
         after, absent = self._row(data), _NONE
         if not self._full and kind != "bootstrap-insert":
-            absent = self._absent(data)
+            absent = images.absent(data)
         if kind != "update":
             return [Change("upsert", key, after, None, absent)]
         before, old_key = None, key
@@ -135,13 +125,8 @@ class Maxwell(RowImageCodec):
     def _row(self, data: Image) -> bytes:
         return self._images.row(data) if self._nulls else self._images.row_with_nulls(data)
 
-    def _absent(self, data: Image) -> tuple[str, ...]:
-        if not self._images.declared:
-            raise DecodeError(_NAME, "row images are minimal: declare columns")
-        return self._images.declared.absent(data)
-
     def _readable_key(self, value: bytes) -> bytes | None:
-        message = _bad_message(value)
+        message = _damaged(value)
         if not self._tables.has(message.database, message.table):
             return None
         return self._images.readable_key(message.data, message.primary_key_columns)

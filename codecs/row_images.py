@@ -163,6 +163,16 @@ class RowImages:
             row = {name: row[name] for name in self._columns if name in row}
         return canonical.write(row)
 
+    def absent(self, image: Image) -> tuple[str, ...]:
+        """Name the declared columns that a minimal image lacks.
+
+        Raises:
+            DecodeError: no columns are declared.
+        """
+        if not self.declared:
+            raise DecodeError(self._codec, "row images are minimal: declare columns")
+        return self.declared.absent(image)
+
     def readable_columns(self, names: Any) -> Sequence[str]:
         """Find the key's columns in a message with another fault; raises as decoding."""
         return self._key or self.key_columns(msgspec.convert(names or (), tuple[str, ...]))
@@ -246,6 +256,18 @@ def moved(
     return [deleted(old_key, before), Change("upsert", key, after, None, absent)]
 
 
+def damaged(message: type[msgspec.Struct], *fields: str) -> Callable[[bytes], Any]:
+    """Make a decoder of the fields that the row's key needs, if others are damaged."""
+    parts: list[tuple[str, Any, Any]] = [
+        (field.name, msgspec.Raw, field.default)
+        if field.type is msgspec.Raw
+        else (field.name, Any, None)
+        for field in msgspec.structs.fields(message)
+        if field.name in fields
+    ]
+    return canonical.decoder(msgspec.defstruct("Damaged", parts))
+
+
 class RowImageCodec:
     """A codec of messages with row images, which have the row's key.
 
@@ -254,6 +276,11 @@ class RowImageCodec:
 
     name: ClassVar[str]
     """The name of the format in errors."""
+
+    def __init__(self, needs: Needs, images: RowImages, *tables: str) -> None:
+        """Make a codec of messages that have the parts of the table's name in `tables`."""
+        self._images = images
+        self._tables = Tables(self.name, needs, *tables)
 
     def key(self, key: bytes | None) -> bytes | None:
         """Return None: the key is in the value."""
