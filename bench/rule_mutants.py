@@ -245,19 +245,19 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "the exchange topic's ends are asked for once": (
         CLIENTS,
-        "processor/kafka/loopback.py",
+        "processor/kafka/inputs.py",
         " or self._last[0] != batch:",
         ":",
     ),
     "the exchange topic is trimmed one batch early": (
         BATCH,
-        "processor/kafka/loopback.py",
+        "processor/kafka/own_topics.py",
         "<= self._retained:",
         "< self._retained:",
     ),
     "the exchange topic is trimmed up to the newest batch": (
         BATCH,
-        "processor/kafka/loopback.py",
+        "processor/kafka/own_topics.py",
         "self._begins.popleft()",
         "self._begins.pop()",
     ),

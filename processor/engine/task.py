@@ -60,7 +60,8 @@ from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.engine.budget import Budget
 from ikebana.processor.engine.dataflow import Beside, Emitted, advance
 from ikebana.processor.engine.editing import output_intervals
-from ikebana.processor.kafka import loopback, transactions
+from ikebana.processor.kafka import transactions
+from ikebana.processor.kafka.client import enqueue
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.edits import Edit
@@ -305,7 +306,7 @@ def _send(job: Job, producer: TransactionalProducer, computed: Computed, size: i
                 else producer.produce(output.topic, emitted.updates[output.name])
             )
         for target, row in hop_chunks(emitted.hops, len(job.labels)):
-            loopback.produce(sender, plan.loopback_topic, target, pack(row))
+            enqueue(sender, plan.loopback_topic, key=None, value=pack(row), partition=target)
         # How long the commit takes is not known yet.
         computed.watch.lap("send")
         marker = _marker(job, computed, counts, size)

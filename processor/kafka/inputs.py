@@ -36,7 +36,7 @@ from ikebana.processor.checkpoint.inputs import (
     writer_of,
 )
 from ikebana.processor.checkpoint.refusal import Refusal
-from ikebana.processor.kafka import client, loopback, topics, transactions
+from ikebana.processor.kafka import client, topics, transactions
 from ikebana.processor.kafka.client import patiently
 from ikebana.processor.kafka.reader import Range, RangeReader, progress_record
 from ikebana.processor.kafka.snapshots import Snapshots
@@ -112,6 +112,23 @@ def refuse_lost(observed: "Observed", plan: Plan, settings: Mapping[str, str]) -
         raise refusal.error()
 
 
+class HopEnds:
+    """Caches the end offsets of the exchange topic after a batch.
+
+    One request for each batch is enough: no transaction of the pipeline is open between two
+    batches, so what a batch has written is readable, and nothing is written.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[int, Mapping[int, int]] | None = None
+
+    def after(self, batch: int, ask: Callable[[], Mapping[int, int]]) -> Mapping[int, int]:
+        """Return the end offsets after a batch, from `ask` if they are not cached."""
+        if self._last is None or self._last[0] != batch:
+            self._last = batch, ask()
+        return self._last[1]
+
+
 class Inputs:
     """Asks about the input topics of a plan, and remembers what seldom changes."""
 
@@ -120,7 +137,7 @@ class Inputs:
         self._settings = settings
         self._admin = client.admin(settings)
         self._topics = list(dict.fromkeys([*plan.topics, *plan.transaction_topics]))
-        self._hopped = loopback.Ends()
+        self._hopped = HopEnds()
         self.dated = DatedInputs(plan, self._admin, settings) if plan.is_dated else None
         self._descriptions: dict[str, TopicInfo] = {}
         self._described_s = 0.0
@@ -281,7 +298,9 @@ class Inputs:
     def hops(self, batch: int, shards: int) -> Mapping[int, int]:
         """Read the ends of the exchange topic after a batch, by shard."""
         topic = self._plan.loopback_topic
-        return self._hopped.after(batch, lambda: loopback.ends(self._admin, topic, shards))
+        return self._hopped.after(
+            batch, lambda: topics.high_watermarks(self._admin, {topic: shards})[topic]
+        )
 
     @functools.cached_property
     def _position_keys(self) -> Mapping[str, tuple[str, ...]]:

@@ -5,10 +5,12 @@ exchanges, the loopback topic.  A start also registers the schemas of outputs, w
 checks.  An edit finds in the topics of outputs what they have had, and retracts it.
 """
 
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections import deque
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ikebana.codecs.output_messages import Ids
@@ -18,6 +20,7 @@ from ikebana.processor.base.notices import Check, checked
 from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.base.texts import counted
 from ikebana.processor.base.transition import ReadBack
+from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.kafka import client, topics, transactions
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.registry import Registry
@@ -244,3 +247,52 @@ def contents_words(offsets: Ends) -> str:
     count = replays.left(replays.nothing_read(offsets))
     where = "its own topic" if len(offsets) == 1 else "a snapshot of its own topic"
     return f"read from {where}, {counted(count, 'offset')}"
+
+
+# The loopback topic moves updates between shards.  It has one partition for each shard, and no
+# retention: the updates of a batch are read by the next one.
+
+
+class Trimming:
+    """Deletes records from the loopback topic that no batch will read again."""
+
+    def __init__(self, admin: AdminClient, topic: str, retained: int) -> None:
+        self._admin = admin
+        self._topic = topic
+        self._unread = UnreadHops(retained)
+
+    def after(self, batch: Iterable[Marker]) -> None:
+        """Note where a committed batch began to read, and trim up to the oldest retained."""
+        due = self._unread.after(batch)
+        if not due:
+            return
+        asked = [TopicPartition(self._topic, partition, at) for partition, at in due.items()]
+        try:
+            answers = self._admin.delete_records(asked, request_timeout=client.REQUEST_S)
+            for answer in answers.values():
+                answer.result()
+        except KafkaException:
+            # A later batch trims again, up to a later offset.
+            return
+        self._unread.trimmed(due)
+
+
+class UnreadHops:
+    """Remembers where replayable batches began to read, so that earlier records can be trimmed."""
+
+    def __init__(self, retained: int) -> None:
+        self._retained = retained
+        self._begins: deque[Mapping[int, int]] = deque()
+        self._trimmed: Mapping[int, int] = {}
+
+    def after(self, batch: Iterable[Marker]) -> Mapping[int, int]:
+        """Note a committed batch; return the offsets up to which partitions can be trimmed."""
+        self._begins.append({marker.shard: marker.hops_from for marker in batch})
+        if len(self._begins) <= self._retained:
+            return {}
+        oldest = self._begins.popleft()
+        return {p: at for p, at in oldest.items() if at > self._trimmed.get(p, 0)}
+
+    def trimmed(self, due: Mapping[int, int]) -> None:
+        """Note that partitions have been trimmed up to these offsets."""
+        self._trimmed = {**self._trimmed, **due}

@@ -4,19 +4,27 @@ The order is: false, true, numbers by value, texts by their UTF-8, arrays and ob
 their canonical bytes.  Numbers are exact, however large and however many digits they
 have.  No value's bytes begin another's.
 
-If a SQL type sorts otherwise than its JSON, a value is a pair: bytes in the order of the type
-(`typed_order`), and the canonical bytes of the value, which `value_of` returns.
+Values of some SQL types sort otherwise than their JSON: bytes are in base64, a fraction of a
+second comes before a zone, a year may have five digits.  Such a value is a pair: bytes in the
+order of the type, and the canonical bytes of the value, which `value_of` returns.  The planner
+describes the order of a type as an `Order`: the empty text for types that sort as their JSON does,
+a name for other scalars, and a tuple for nested types.  Within lists and rows null comes last, as
+in DuckDB.
 """
 
+import re
 import struct
+from base64 import b64decode
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.processor.base import typed_order
-from ikebana.processor.base.typed_order import Order
+
+# "" | "double" | "instant" | "time" | "bytes" | "interval" | ("enum", names) | ("list", Order)
+# | ("row", pairs)
+Order = str | tuple[Any, ...]
 
 # Beyond this exponent canonical JSON has integers only.
 _LARGEST_EXPONENT = 308
@@ -29,7 +37,31 @@ _FALSE, _TRUE, _BELOW_ZERO, _IS_ZERO, _ABOVE_ZERO, _TEXT, _OTHER, _TYPED = (
 _UP = bytes((byte + 1) % 256 for byte in range(256))
 _DOWN = bytes((byte - 1) % 256 for byte in range(256))
 _TURNED = bytes(255 - byte for byte in range(256))
-_SPELLED = {written: text for text, written in typed_order.NOT_FINITE.items()}
+_YEAR = struct.Struct(">I")
+_YEAR_BIAS = 1 << 31
+_TIME = struct.Struct(">Qi")
+_PLACE = struct.Struct(">I")
+_DAY_SECONDS = 86_400
+_LAST, _SOME, _NULL = b"\0", b"\1", b"\2"
+
+# Infinite numbers and NaN, below and above other numbers.
+_NOT_FINITE = {"-Infinity": b"2\0\1", "Infinity": b"4\xff\1", "NaN": b"4\xff\2"}
+
+# Years before 0 have a sign; the only offset that occurs is UTC.
+_INSTANT = re.compile(r"(-?\d+)-(\d\d-\d\d)(?:[T ]([0-9:.]+))?(?:Z|\+00)?")
+_INFINITE = {"-infinity": b"\0", "infinity": b"\2"}
+# As SQL writes it: 1 year 2 months -3 days 04:05:06.000789.
+_INTERVAL = re.compile(
+    r"(?:(-?\d+) years? ?)?(?:(-?\d+) months? ?)?(?:(-?\d+) days? ?)?"
+    r"(?:(-)?(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?"
+)
+# No length has more microseconds: of months and days there are 2 to the power of 31.
+_INTERVAL_BYTES = 10
+_INTERVAL_BIAS = 1 << 78
+_TIME_OF_DAY = re.compile(
+    r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?([+-])(\d\d)(?::(\d\d))?(?::(\d\d))?"
+)
+_SPELLED = {written: text for text, written in _NOT_FINITE.items()}
 _EXPONENT = struct.Struct(">Q")
 _EXPONENT_BIAS = 1 << 63
 _LENGTH = struct.Struct(">I")
@@ -42,9 +74,16 @@ def ordered(value: Any, *, descending: bool, order: Order = "") -> bytes:
 
     >>> ordered(9, descending=False) < ordered(10, descending=False)
     True
+    >>> late, early = "2024-01-01T12:00:00.5Z", "2024-01-01T12:00:00Z"
+    >>> early < late
+    False
+    >>> ordered(early, descending=False, order="instant") < ordered(
+    ...     late, descending=False, order="instant"
+    ... )
+    True
     """
     if order == "double":
-        ascending = typed_order.ascending(value, order, _ascending)
+        ascending = _by_type(value, order)
     else:
         ascending = _pair(value, order) if order else _ascending(value)
     return b"-" + ascending.translate(_TURNED) if descending else b"+" + ascending
@@ -81,8 +120,73 @@ def value_of(place: bytes) -> Any:
 def _pair(value: Any, order: Order) -> bytes:
     # A double within an array is written in its canonical form, not as Python spells it.
     written = canonical.encode(value).translate(_UP)
-    by_type = typed_order.ascending(value, order, _ascending)
-    return _TYPED + by_type + written + b"\0" + _LENGTH.pack(len(written))
+    return _TYPED + _by_type(value, order) + written + b"\0" + _LENGTH.pack(len(written))
+
+
+def _by_type(value: Any, order: Order) -> bytes:
+    match order:
+        case "":
+            return _ascending(value)
+        case "double":
+            return _NOT_FINITE[value] if isinstance(value, str) else _ascending(value)
+        case "instant":
+            return _instant(value)
+        case "time":
+            return _time_of_day(value)
+        case "bytes":
+            return _bytes(value)
+        case "interval":
+            return _interval(value)
+        case ("enum", names):
+            return _PLACE.pack(names.index(value))
+        case ("list", of):
+            return b"".join(_part(each, of) for each in value) + _LAST
+        case ("row", parts):
+            return b"".join(_part(value.get(name), of) for name, of in parts)
+    raise AssertionError(f"no order is {order!r}")
+
+
+def _part(value: Any, order: Order) -> bytes:
+    return _NULL if value is None else _SOME + _by_type(value, order)
+
+
+def _instant(text: str) -> bytes:
+    """Encode a date, or a timestamp with or without zone."""
+    if text in _INFINITE:
+        return _INFINITE[text]
+    match = _INSTANT.fullmatch(text)
+    assert match is not None, f"no instant is {text!r}"
+    rest = f"{match[2]} {match[3] or ''}".encode()
+    return b"\1" + _YEAR.pack(int(match[1]) + _YEAR_BIAS) + rest + _LAST
+
+
+def _time_of_day(text: str) -> bytes:
+    """Encode a time with a zone: it sorts by instant, then from east to west."""
+    match = _TIME_OF_DAY.fullmatch(text)
+    assert match is not None, f"no time with a zone is {text!r}"
+    hours, minutes, seconds, fraction, sign, *of_zone = match.groups()
+    offset = sum(int(n or 0) * unit for n, unit in zip(of_zone, (3_600, 60, 1), strict=True))
+    offset = -offset if sign == "-" else offset
+    local = int(hours) * 3_600 + int(minutes) * 60 + int(seconds)
+    micros = (local - offset + _DAY_SECONDS) * 1_000_000 + int((fraction or "").ljust(6, "0"))
+    return _TIME.pack(micros, -offset + _DAY_SECONDS)
+
+
+def _interval(text: str) -> bytes:
+    """Encode a length of time: a month has 30 days, and a day 24 hours, as SQL compares them."""
+    match = _INTERVAL.fullmatch(text)
+    assert match is not None, f"no interval is {text!r}"
+    years, months, days, sign, hours, minutes, seconds, fraction = match.groups()
+    micros = (int(hours or 0) * 3_600 + int(minutes or 0) * 60 + int(seconds or 0)) * 1_000_000
+    micros += int((fraction or "").ljust(6, "0"))
+    whole_days = (int(years or 0) * 12 + int(months or 0)) * 30 + int(days or 0)
+    micros = whole_days * _DAY_SECONDS * 1_000_000 + (-micros if sign else micros)
+    return (micros + _INTERVAL_BIAS).to_bytes(_INTERVAL_BYTES, "big")
+
+
+def _bytes(text: str) -> bytes:
+    # A byte after each zero is greater than the end, which is two zeros.
+    return b64decode(text).replace(b"\0", b"\0\xff") + b"\0\0"
 
 
 def _ascending(value: Any) -> bytes:

@@ -36,7 +36,6 @@ from ikebana.errors import TooMuchError
 from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.sharding import hash_of
-from ikebana.processor.base.typed_order import Order
 from ikebana.processor.kernels.aggregate_kinds import (
     KINDS,
     NOT_FINITE,
@@ -55,7 +54,7 @@ from ikebana.processor.kernels.layout import (
     with_length,
     write_entries,
 )
-from ikebana.processor.kernels.order import ordered, value_of
+from ikebana.processor.kernels.order import Order, ordered, value_of
 from ikebana.processor.kernels.user_calls import NO_RESULT, UserState
 
 

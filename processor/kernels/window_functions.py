@@ -33,7 +33,6 @@ from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.base.typed_order import Order
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
     KEY_WITH_LENGTH,
@@ -44,7 +43,7 @@ from ikebana.processor.kernels.layout import (
     with_length,
     write_entries,
 )
-from ikebana.processor.kernels.order import ordered, value_of
+from ikebana.processor.kernels.order import Order, ordered, value_of
 from ikebana.processor.kernels.row_patterns import Search, parsed
 from ikebana.processor.kernels.stretches import (
     KEY,

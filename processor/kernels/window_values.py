@@ -18,7 +18,6 @@ from typing import Any, Literal
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.processor.base.typed_order import Order
 from ikebana.processor.kernels.aggregate_kinds import (
     KINDS,
     NOT_FINITE,
@@ -27,7 +26,7 @@ from ikebana.processor.kernels.aggregate_kinds import (
     not_finite,
     user_kind,
 )
-from ikebana.processor.kernels.order import ordered, value_of
+from ikebana.processor.kernels.order import Order, ordered, value_of
 from ikebana.processor.kernels.stretches import PartitionRow, Ranked, Stretch, Sums, in_turn
 from ikebana.processor.kernels.user_calls import UserState
 

@@ -16,8 +16,8 @@ import msgspec
 
 from ikebana.codecs.sql_type import Array, Decimal, Enum, List, Map, SqlType, Struct, type_of
 from ikebana.processor.base.texts import hint
-from ikebana.processor.base.typed_order import Order
 from ikebana.processor.kernels.aggregate_kinds import KINDS, user_kind
+from ikebana.processor.kernels.order import Order
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.user_calls import field_of
 from ikebana.processor.linear.functions import FunctionError

@@ -33,8 +33,7 @@ from ikebana.processor.checkpoint.evolution import edit_under_way
 from ikebana.processor.engine.opening import Opened, opened
 from ikebana.processor.engine.task import Job, encode_state
 from ikebana.processor.kafka import client, progress_topic
-from ikebana.processor.kafka.loopback import Trimming
-from ikebana.processor.kafka.own_topics import registered
+from ikebana.processor.kafka.own_topics import Trimming, registered
 from ikebana.processor.kafka.takeover import Takeover
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.checking import checked

@@ -15,7 +15,8 @@ from ikebana.errors import AwayError, SourceError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kafka import client, own_topics, progress_topic, topics, transactions
-from ikebana.processor.kafka.loopback import Ends, Trimming
+from ikebana.processor.kafka.inputs import HopEnds
+from ikebana.processor.kafka.own_topics import Trimming
 from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from support.admin_answers import Answer
@@ -284,7 +285,7 @@ def test_what_no_batch_reads_again_is_deleted() -> None:
 
 def test_the_loopback_topic_is_asked_once_for_each_batch() -> None:
     """R13. What one batch has written, the next one reads."""
-    ends, asked = Ends(), iter([{0: 1}, {0: 2}])
+    ends, asked = HopEnds(), iter([{0: 1}, {0: 2}])
 
     found = [ends.after(batch, lambda: next(asked)) for batch in (0, 0, 1, 1)]
 

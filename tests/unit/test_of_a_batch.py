@@ -29,7 +29,7 @@ from ikebana.processor.checkpoint.commits import (
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.engine import task
 from ikebana.processor.engine.task import Job
-from ikebana.processor.kafka.loopback import UnreadHops
+from ikebana.processor.kafka.own_topics import UnreadHops
 from ikebana.processor.kafka.progress_topic import closings
 from ikebana.processor.planning import outputs
 from support.histories import PLAN, born, marker, offset
