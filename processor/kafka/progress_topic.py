@@ -26,9 +26,11 @@ from ikebana.processor.topics import kinds_of_time
 from ikebana.processor.topics.formatting import progress_messages
 
 
-def last_progress(reader: RangeReader, topic: str) -> ProgressRecord | None:
-    """Read the last progress record of a topic; None if there is none."""
-    message = last_message(reader, topic, 0)
+def last_progress(
+    reader: RangeReader, topic: str, end: int | None = None
+) -> ProgressRecord | None:
+    """Read the last progress record of a topic, or None; for `end` see `last_record`."""
+    message = last_message(reader, topic, 0, end)
     return None if message is None else progress_record(message, CheckpointError)
 
 

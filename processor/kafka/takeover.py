@@ -159,7 +159,8 @@ class KafkaBrokers:
     def shown(self, output: Output, existing: Mapping[str, TopicInfo]) -> OutputState:
         last, begins, policy = None, 0, ""
         if output.progress_topic in existing:
-            last = last_progress(self.reader, output.progress_topic)
+            end = self.lease.end_of(output.progress_topic, 0) if self.holds else None
+            last = last_progress(self.reader, output.progress_topic, end)
             begins, _ = self.reader.watermarks(output.progress_topic, 0)
         if output.topic in existing:
             policy = topics.settings_of(self.admin, output.topic).get("cleanup.policy", "delete")

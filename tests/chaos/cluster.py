@@ -22,6 +22,7 @@ from chaos.runs import Wrong
 from ikebana.processor.base.machine import find_java
 from ikebana.processor.kafka.broker import META, Broker, free_port, random_id
 from ikebana.processor.kafka.broker_jars import jars
+from support.waiting import wait_until
 
 NODES = 3
 _HEAP = "-Xmx256m"
@@ -135,9 +136,18 @@ class Cluster:
         return [node.pid for node in self.nodes if node.pid is not None]
 
     def leader_of(self, topic: str, partition: int = 0) -> Node:
-        """The broker that leads a partition now."""
-        found = self._admin.list_topics(topic, timeout=30).topics[topic].partitions[partition]
-        return next((node for node in self.nodes if node.number == found.leader), self.nodes[0])
+        """The broker that leads a partition now, once there is one."""
+        leaders: list[Node] = []
+
+        def is_led() -> bool:
+            known = self._admin.list_topics(topic, timeout=30).topics[topic].partitions
+            # A broker that has not heard of the topic yet knows no partitions.
+            number = known[partition].leader if partition in known else None
+            leaders.extend(node for node in self.nodes if node.number == number)
+            return bool(leaders)
+
+        wait_until(is_led, 30, f"a leader of {topic}[{partition}]")
+        return leaders[0]
 
     def led_as_preferred(self) -> bool:
         """Give each partition its preferred leader; whether that one is in sync everywhere."""

@@ -202,6 +202,10 @@ class Reader:
 
     def _new(self, topic: str) -> list[Message]:
         messages = settled(self._servers, topic, self._next[topic])
+        # What is read twice is a fault of the reader, and no duplicate in the topic.
+        places = Counter((each.partition(), each.offset()) for each in messages)
+        twice = [place for place, count in places.items() if count > 1]
+        assert not twice, f"{topic} was read twice at {twice[:5]}"
         self._next[topic].update((each.partition(), each.offset() + 1) for each in messages)
         return messages
 
@@ -232,7 +236,19 @@ def judge(
         bad["empty interval"] += one.lower > one.upper or (one.lower == one.upper and not stands)
     _placed(records, progress, bad)
     _accumulated(records, truth, bad)
-    return {what: count for what, count in bad.items() if count}
+    if bad := Counter({what: count for what, count in bad.items() if count}):
+        _show(target, records, progress)
+    return dict(bad)
+
+
+def _show(target: str, records: list[Update], progress: list[Progress]) -> None:
+    """Print what is there more than once with its batch, for whoever looks for the cause."""
+    counts = Counter((each.key, each.value, each.time) for each in records)
+    uppers = [one.upper for one in progress]
+    for each in [each for each in records if counts[each.key, each.value, each.time] > 1][:20]:
+        at = bisect_right(uppers, each.time)
+        of = progress[at] if at < len(progress) else None
+        print(f"{target}: more than once: {each} of {of}", flush=True)
 
 
 def _placed(records: list[Update], progress: list[Progress], bad: Counter[str]) -> None:
