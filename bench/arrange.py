@@ -33,13 +33,13 @@ from rich.table import Table
 
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import Interval
+from ikebana.processor.base.processes import settle
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
 from ikebana.processor.kernels.layout import operator_part
 from ikebana.processor.kernels.upsert import UpsertArrangement
-from ikebana.processor.spark.worker import settle
 
 _CONSOLE = Console(width=120)
 _LOADED_AT_ONCE = 200_000

@@ -52,12 +52,12 @@ from ikebana.arrangements.rocks import OpenDatabases
 from ikebana.arrangements.shard import opened
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import Interval
+from ikebana.processor.base.processes import settle
 from ikebana.processor.base.rows import Records, pack, unpack
 from ikebana.processor.base.sharding import hop_chunks, owner_of
 from ikebana.processor.engine.dataflow import Beside, Emitted, advance
 from ikebana.processor.engine.testing.run import Run, Unfinished
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.spark.worker import settle
 from ikebana.processor.topics import replays
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.slices import reading_of, slices

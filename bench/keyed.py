@@ -45,13 +45,13 @@ from ikebana.arrangements.shard import opened
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
+from ikebana.processor.base.processes import settle
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import hold, reduce, window_functions
 from ikebana.processor.kernels.layout import operator_part
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.window_functions import Window
 from ikebana.processor.kernels.window_values import ALL, CURRENT, Frame, FrameBound, WindowFunction
-from ikebana.processor.spark.worker import settle
 
 Result = TypeVar("Result")
 

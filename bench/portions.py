@@ -24,13 +24,13 @@ from rich.console import Console
 from ikebana import Column, DeltaJoin, JoinInput
 from ikebana.arrangements.store import MemoryStore, Overlay
 from ikebana.arrangements.update import Interval
+from ikebana.processor.base.processes import settle
 from ikebana.processor.base.rows import Records, Upserts
 from ikebana.processor.base.sharding import hop_chunks
 from ikebana.processor.engine import dataflow
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.plan import Input, Linear, Output, Plan, Upsert
-from ikebana.processor.spark.worker import settle
 
 _CONSOLE = Console(width=110)
 

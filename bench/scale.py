@@ -44,6 +44,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from ikebana import Column, JoinInput
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import Interval
+from ikebana.processor.base.processes import settle
 from ikebana.processor.base.rows import Records, Upserts
 from ikebana.processor.base.sharding import hop_chunks
 from ikebana.processor.engine import dataflow
@@ -51,7 +52,6 @@ from ikebana.processor.kafka import broker
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.plan import Input, Output, Plan, Reduce, Upsert
-from ikebana.processor.spark.worker import settle
 from support.standalone_spark import cluster
 from support.waiting import wait_until
 

@@ -42,13 +42,13 @@ from rich.table import Table
 
 import ikebana
 from ikebana.codecs import canonical
+from ikebana.processor.base.processes import settle
 from ikebana.processor.engine.dataflow import Emitted
 from ikebana.processor.engine.testing.run import Unfinished
 from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark.source_task import messages
-from ikebana.processor.spark.worker import settle
 from ikebana.processor.topics.slices import reading_of, slices
 
 _CONSOLE = Console(width=120)

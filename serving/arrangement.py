@@ -183,7 +183,7 @@ class ServedArrangement:
             times=batch.times or meta.times,
             columns=dict(batch.columns),
         )
-        changes.append((layout.META, layout.encode_meta(self._meta)))
+        changes.append((layout.META, layout.encode(self._meta)))
         self._database.write(changes)
         self._view = self._fixed()
 
@@ -297,7 +297,7 @@ class _Work:
             self._change(subject, diffs)
         for part, begin in enumerate(range(0, len(history), _PART)):
             entry = TimePart(before, history[begin : begin + _PART])
-            self._history.append((layout.at_time(time, part), layout.encode_part(entry)))
+            self._history.append((layout.at_time(time, part), layout.encode(entry)))
         return changed
 
     def changes(self) -> list[Change]:

@@ -69,7 +69,8 @@ LEAST_TIME = -(2**63)
 
 _time = struct.Struct(">Q")
 _part = struct.Struct(">I")
-_encode = msgspec.msgpack.Encoder().encode
+encode = msgspec.msgpack.Encoder().encode
+"""Encodes the metadata of an arrangement, or a part of a time, with large diffs in pieces."""
 _decode_state = msgspec.msgpack.Decoder(State).decode
 _decode_large = msgspec.msgpack.Decoder(dict[bytes, str]).decode
 
@@ -223,16 +224,6 @@ class TimePart(msgspec.Struct, array_like=True, frozen=True):
     updates: list[Update]
 
 
-def encode_meta(meta: Meta) -> bytes:
-    """Encode the metadata of an arrangement."""
-    return _encode(meta)
-
-
-def encode_part(part: TimePart) -> bytes:
-    """Encode a part of the updates of a time; large diffs are in pieces already."""
-    return _encode(part)
-
-
 def subject(key: bytes | None, value: bytes = b"") -> bytes:
     """Encode the subject of an update of this key and value."""
     return _KEYLESS + value if key is None else _KEYED + key
@@ -291,9 +282,9 @@ def decode_undo(packed: bytes) -> tuple[State, bool]:
 def _counted(small: bytes, large: bytes, counts: Mapping[bytes, int]) -> bytes:
     """Encode counts after the first byte of an entry: `large` if one has more than 64 bits."""
     try:
-        return small + _encode(counts)
+        return small + encode(counts)
     except OverflowError:
-        return large + _encode({value: str(count) for value, count in counts.items()})
+        return large + encode({value: str(count) for value, count in counts.items()})
 
 
 def _in_numbers(packed: bytes) -> State:

@@ -30,7 +30,7 @@ from pathlib import Path
 
 from ikebana.errors import StuckError
 from ikebana.processor.base import processes
-from ikebana.processor.base.generations import shown
+from ikebana.processor.base.texts import shown
 
 LIMIT_VARIABLE = "IKEBANA_LONGEST_CALL"
 REPORT_VARIABLE = "IKEBANA_STUCK_CALL"

@@ -1,4 +1,4 @@
-"""What each process of ikebana needs: signals, restarts, what it closes at its end, its memory.
+"""What each process of ikebana needs: signals, restarts, its end, its memory and its name.
 
 A first signal asks a run to end, a second one ends it at once; so does the first one before the
 query has begun, when there is nothing to finish.  A start may be interrupted anywhere, also while
@@ -11,11 +11,13 @@ The number of restarts within an hour is limited, so that a recurring failure en
 
 import gc
 import itertools
+import os
 import signal
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
 Result = TypeVar("Result")
@@ -90,6 +92,11 @@ _SELDOM = 100_000
 _calls = itertools.count(1)
 # After these calls a process has imported and cached what it keeps: at first, and after batches.
 _FREEZES = (1, 5, 25)
+_tasks = itertools.count(1)
+# After these tasks a process has imported and cached the objects for its kind of task.
+_SETTLES = (1, 4, 16)
+# The longest name of a process that Linux shows.
+_NAME = 15
 
 
 def seldom_collect() -> None:
@@ -100,6 +107,37 @@ def seldom_collect() -> None:
     which a topic is read.
     """
     gc.set_threshold(_SELDOM, 20, 50)
+
+
+# Decision (imports are frozen): Spark collects garbage after every task, so a worker takes its
+# imports out of the collector.
+
+
+def settle() -> None:
+    """Exempt the objects of the first tasks of a process from garbage collection.
+
+    Spark's worker collects garbage after every task.  With pandas and pyarrow loaded, each
+    collection visits several hundred thousand objects that live as long as the process.
+    """
+    if next(_tasks) not in _SETTLES:
+        return
+    gc.collect()
+    gc.freeze()
+    seldom_collect()
+
+
+def named(name: str) -> None:
+    """Give this process a name."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(name[:_NAME])
+
+
+def close_streams() -> None:
+    """Close the input, and print to standard error."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
 
 
 def collect_at_times() -> None:

@@ -1,5 +1,6 @@
 """Texts for people: counts, times and names, and what a user has probably meant."""
 
+import re
 import unicodedata
 from collections.abc import Collection
 from datetime import UTC, datetime
@@ -9,6 +10,10 @@ from itertools import pairwise
 # Milliseconds since 1970 in the years 2001 to 2286; other times are not of a wall clock.
 EPOCH_MS = range(10**12, 10**13)
 
+# Parts of the state are named by the user's name, and a generation if it is not the first; no
+# name of a user has an @.
+_GENERATION = re.compile(r"@\d+")
+_LAST = re.compile(r"@(\d+)$")
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
@@ -135,3 +140,22 @@ def instead(word: str, choices: Collection[str]) -> str:
     """Suggest the intended word, or list all choices, to append to a problem."""
     others = f"; there are {', '.join(sorted(choices))}" if choices else ""
     return hint(word, choices) or others
+
+
+def shown(name: str) -> str:
+    """Return the name of a part as the user has written it.
+
+    >>> shown("totals@2"), shown("totals"), shown("sold@3/o/0")
+    ('totals', 'totals', 'sold/o/0')
+    """
+    return _GENERATION.sub("", name)
+
+
+def generation(name: str) -> int:
+    """Return the generation of a part, counted from 1.
+
+    >>> generation("totals@2"), generation("totals")
+    (2, 1)
+    """
+    match = _LAST.search(name)
+    return int(match[1]) if match else 1

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ikebana.errors import CheckpointError, PlanError
-from ikebana.processor.base.generations import shown
+from ikebana.processor.base.texts import shown
 from ikebana.processor.checkpoint.checkpoint import (
     Birth,
     described,

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ikebana.errors import SourceError
-from ikebana.processor.base.generations import shown
 from ikebana.processor.base.offsets import Offsets, TopicInfo, offset_in
+from ikebana.processor.base.texts import shown
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Input, Plan

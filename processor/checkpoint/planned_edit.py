@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from ikebana.processor.base.generations import shown
+from ikebana.processor.base.texts import shown
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.checkpoint.checkpoint import Figures, StateFigures
 from ikebana.processor.checkpoint.edit_plan import (

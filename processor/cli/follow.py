@@ -1,13 +1,11 @@
 """`ikebana follow`: show the updates of an output's topic as its batches close."""
 
-import signal
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from hashlib import blake2b
-from types import FrameType
 from typing import Literal, Protocol, Self
 
 import click
@@ -20,6 +18,7 @@ from ikebana.codecs.diff import ProgressRecord
 from ikebana.codecs.formats import OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
 from ikebana.errors import SourceError
 from ikebana.processor.base.diff_reader import ClosedBatch, History, Part, PlacedUpdate
+from ikebana.processor.base.processes import on_signals
 from ikebana.processor.base.texts import EPOCH_MS, counted, moment, span
 from ikebana.processor.base.verify import batch_offence
 from ikebana.processor.cli.connection import NOW, TimeOrNow, connected
@@ -229,18 +228,10 @@ def _follow(
 def _until_signal() -> Iterator[threading.Event]:
     """An event that SIGINT and SIGTERM set; the second one ends the process."""
     stopping = threading.Event()
-
-    def stop(number: int, _: FrameType | None) -> None:
-        if stopping.is_set():
-            raise SystemExit(128 + number)
-        stopping.set()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with on_signals() as signals:
+        signals.when_asked(stopping.set)
+        signals.finish_first()
         yield stopping
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _view(console: Console, topic: str, updates: int | None, tally: Tally) -> View:

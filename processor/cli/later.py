@@ -13,8 +13,8 @@ from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.authoring.proposing.proposal import Declarations, later_columns
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.base.generations import generation, shown
 from ikebana.processor.base.notices import Notice
+from ikebana.processor.base.texts import generation, shown
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
 from ikebana.processor.checkpoint.evolution import recorded_if_known
 from ikebana.processor.cli import finding

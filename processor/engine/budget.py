@@ -27,9 +27,9 @@ from typing import IO, Self
 import msgspec
 
 from ikebana.errors import TooMuchError
-from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import Columned, Columns, InColumns, KeyedUpdate, in_columns_of
 from ikebana.processor.base.sharding import Hot, hash_of
+from ikebana.processor.base.texts import shown
 
 # A join gives fewer results than this in a second, however simple they are.
 _MOST_RESULTS_A_SECOND = 200_000

@@ -43,8 +43,8 @@ import msgspec
 
 from ikebana.arrangements.store import Part, Store
 from ikebana.arrangements.update import Interval, Time
-from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate, keyed
+from ikebana.processor.base.texts import shown
 from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.engine import replaying

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from ikebana.arrangements.store import Part, Store
 from ikebana.arrangements.update import LARGEST, TOO_LARGE, Interval, Time
-from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate, parts_of
+from ikebana.processor.base.texts import shown
 from ikebana.processor.engine.budget import Budget, JoinBudget
 from ikebana.processor.engine.joining import (
     Maker,

@@ -30,7 +30,6 @@ import msgspec
 
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import LARGEST, TOO_LARGE, Interval, within
-from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import (
     Columns,
     KeyedUpdate,
@@ -41,6 +40,7 @@ from ikebana.processor.base.rows import (
     pick,
     values_of,
 )
+from ikebana.processor.base.texts import shown
 from ikebana.processor.engine.budget import JoinBudget
 from ikebana.processor.kernels import locked
 from ikebana.processor.kernels.half_join import (

@@ -12,8 +12,7 @@ from typing import NamedTuple
 from ikebana.errors import CheckpointError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base import faults
-from ikebana.processor.base.generations import shown
-from ikebana.processor.base.texts import counted
+from ikebana.processor.base.texts import counted, shown
 from ikebana.processor.checkpoint.checkpoint import (
     Birth,
     Checkpoint,

@@ -42,9 +42,9 @@ from ikebana.arrangements.shard import opened
 from ikebana.codecs.diff import pack_times
 from ikebana.codecs.output_messages import Ids, OutputMessage, framed
 from ikebana.processor.base import faults
-from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import Records, Tick, pack, size_of, unpack
 from ikebana.processor.base.sharding import hop_chunks, owner_of
+from ikebana.processor.base.texts import shown
 from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.checkpoint.commits import (
     Adopt,

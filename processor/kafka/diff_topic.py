@@ -91,14 +91,7 @@ class DiffTopic:
         self.is_output = False
         """Whether there is a progress topic."""
         self._topics = ReadTopics(self._admin, topic)
-        described = self._topics.described(topic)
-        if topic not in described:
-            raise SourceError(
-                f'cannot read topic "{topic}": it does not exist',
-                hint="Check its name and --bootstrap-servers; "
-                "the first run of a pipeline makes its topics.",
-            )
-        self.topic_id = described[topic].id
+        self.topic_id = self._topics.existing_id()
         """The id by which a recreated topic of the same name is recognized."""
         # Messages of other formats have old values in earlier messages.
         self.snapshots = (

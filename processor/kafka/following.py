@@ -324,14 +324,7 @@ class Cdcv2Topic:
         self._form = form
         self._decode = fact_codec(form).decode
         self._topics = ReadTopics(client.admin(settings), topic)
-        described = self._topics.described(topic)
-        if topic not in described:
-            raise SourceError(
-                f'cannot read topic "{topic}": it does not exist',
-                hint="Check its name and --bootstrap-servers; "
-                "the first run of a pipeline makes its topics.",
-            )
-        self.topic_id = described[topic].id
+        self.topic_id = self._topics.existing_id()
         if place is None:
             place = FactPlace(self.topic_id, 0, {})
         self.place = place

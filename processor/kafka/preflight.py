@@ -21,11 +21,10 @@ from msgspec.structs import replace
 
 from ikebana.errors import AccessError, ConfigError, IkebanaError
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.base.generations import shown
 from ikebana.processor.base.machine import java_of
 from ikebana.processor.base.notices import Check, checked, refused
 from ikebana.processor.base.offsets import TopicInfo
-from ikebana.processor.base.texts import counted
+from ikebana.processor.base.texts import counted, shown
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, Logged, newborn
 from ikebana.processor.checkpoint.evolution import edit_to, hints_kept, resumed
 from ikebana.processor.checkpoint.next_step import Desired, Observed, next_step, observed_at

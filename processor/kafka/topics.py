@@ -231,6 +231,16 @@ class ReadTopics:
                 raise self._deleted(gone[0], anew=gone[0] in existing)
             time.sleep(_PAUSE_S)
 
+    def existing_id(self) -> str:
+        """The id of the topic.  Raises: SourceError, if it does not exist."""
+        if self._topic not in (described := self.described(self._topic)):
+            raise SourceError(
+                f'cannot read topic "{self._topic}": it does not exist',
+                hint="Check its name and --bootstrap-servers; "
+                "the first run of a pipeline makes its topics.",
+            )
+        return described[self._topic].id
+
     def offsets(self, ask: Ask, name: str, partitions: int | None = None) -> dict[int, int]:
         """Ask for offsets of the partitions of a topic, by default of all of them.
 

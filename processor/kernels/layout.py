@@ -132,17 +132,24 @@ def operator_part(store: Store, name: str) -> Part:
     return Part(store, name.encode() + b"\0")
 
 
-def changes_by_key(
+def sums_by_key(
     updates: Collection[KeyedUpdate], interval: Interval
-) -> dict[bytes, dict[int, dict[bytes, int]]]:
-    """Sum the diffs of updates by key, time and row, without those that cancel."""
+) -> Mapping[tuple[bytes, int, bytes], int]:
+    """Sum the diffs of updates by key, time and row; some sums may be zero."""
     sums: defaultdict[tuple[bytes, int, bytes], int] = defaultdict(int)
     for key, row, time, diff in updates:
         assert time in interval, f"time {time} is not in {interval.lower} to {interval.upper}"
         assert key is not None, "a row has no key"
         sums[key, time, row] += diff
+    return sums
+
+
+def changes_by_key(
+    updates: Collection[KeyedUpdate], interval: Interval
+) -> dict[bytes, dict[int, dict[bytes, int]]]:
+    """Sum the diffs of updates by key, time and row, without those that cancel."""
     changes: dict[bytes, dict[int, dict[bytes, int]]] = {}
-    for (key, time, row), diff in sums.items():
+    for (key, time, row), diff in sums_by_key(updates, interval).items():
         if diff:
             changes.setdefault(key, {}).setdefault(time, {})[row] = diff
     return changes

@@ -29,8 +29,8 @@ import msgspec
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import Interval, pieces, sums
 from ikebana.codecs.errors import error_record
-from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.texts import shown
 from ikebana.processor.kernels.half_join import Match
 from ikebana.processor.kernels.layout import (
     KEY_WITH_LENGTH,

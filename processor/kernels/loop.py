@@ -40,8 +40,8 @@ import msgspec
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import Interval, pieces
 from ikebana.errors import ConvergenceError
-from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate
+from ikebana.processor.base.texts import shown
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
     KEY_WITH_LENGTH,

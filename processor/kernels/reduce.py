@@ -33,9 +33,9 @@ from ikebana.arrangements.update import Interval, pieces
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import error_record
 from ikebana.errors import TooMuchError
-from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.sharding import hash_of
+from ikebana.processor.base.texts import shown
 from ikebana.processor.kernels.aggregate_kinds import (
     KINDS,
     NOT_FINITE,
@@ -51,6 +51,7 @@ from ikebana.processor.kernels.layout import (
     Contents,
     PartKind,
     StateLayout,
+    sums_by_key,
     with_length,
     write_entries,
 )
@@ -321,14 +322,9 @@ def _changes(
     operator: str,
 ) -> tuple[_Changes, list[KeyedUpdate]]:
     """The changes by key and time, and the updates of the error records."""
-    sums: defaultdict[tuple[bytes, int, bytes], int] = defaultdict(int)
-    for key, row, time, diff in updates:
-        assert time in interval, f"time {time} is not in {interval.lower} to {interval.upper}"
-        assert key is not None, "a row has no key"
-        sums[key, time, row] += diff
     changes: _Changes = {}
     errors: defaultdict[tuple[int, bytes], int] = defaultdict(int)
-    for (key, time, row), diff in sums.items():
+    for (key, time, row), diff in sums_by_key(updates, interval).items():
         if not diff:
             continue
         times = changes.setdefault(key, {})

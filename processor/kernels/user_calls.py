@@ -19,7 +19,7 @@ import msgspec
 
 from ikebana.codecs import canonical
 from ikebana.processor.base import calls
-from ikebana.processor.base.generations import shown
+from ikebana.processor.base.texts import shown
 from ikebana.processor.linear.functions import function_named, name_of, raised
 from ikebana.processor.linear.sql_functions import SqlFunction, fits
 

@@ -28,8 +28,8 @@ from typing import Any, NamedTuple, TypeVar
 from ikebana.arrangements.update import LARGEST, TOO_LARGE, pieces, sums, within
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import error_record
-from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import Columns, KeyedUpdate, columns_of, data_of, pick, rows_of
+from ikebana.processor.base.texts import shown
 from ikebana.processor.linear import functions
 from ikebana.processor.linear.functions import FunctionError, function_named
 from ikebana.processor.linear.json_text import BLOB, JSON

@@ -20,8 +20,8 @@ import msgspec
 
 from ikebana.codecs import canonical
 from ikebana.codecs.formats import OUTPUT_FORMATS
-from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.texts import shown
 from ikebana.processor.planning import outputs, planner, progress
 from ikebana.processor.planning.backfill import core, why_not
 from ikebana.processor.planning.edits_resolved import WRITTEN, inputs_kept

@@ -2,7 +2,7 @@
 
 An unchanged part keeps its name there, even if its user has renamed it.  A fresh operator with
 the name of an earlier part gets a *generation* in its name, as in "totals@2", so that old and
-new state are separate.  People see names without it (`generations.shown`).
+new state are separate.  People see names without it (`texts.shown`).
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -11,7 +11,7 @@ from itertools import count, product
 
 import msgspec
 
-from ikebana.processor.base.generations import generation, shown
+from ikebana.processor.base.texts import generation, shown
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.backfill import core, why_not
 from ikebana.processor.planning.identity import lasting

@@ -232,12 +232,10 @@ def _as_kept(
     if reading.pushed:
         left = over_stored(reading.pushed, [branch.steps for branch in branches], names)
         assert left is not None, "rows are kept that lack something"
-        branches = tuple(map(_with_steps, branches, left))
+        branches = tuple(
+            replace(branch, steps=steps) for branch, steps in zip(branches, left, strict=True)
+        )
     return Reading(reading.columns, reading.key_filters, reading.pushed), branches
-
-
-def _with_steps(branch: Branch, steps: tuple[Named, ...]) -> Branch:
-    return replace(branch, steps=steps)
 
 
 def has_enough(reading: Reading, plan: Plan, source: str) -> bool:

@@ -11,7 +11,7 @@ Outputs and operators that may get updates before their frontier reaches them ar
 """
 
 import functools
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 
@@ -20,7 +20,7 @@ from ikebana.processor.planning import backfill, planner
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.plan import ERRORS, Plan
-from ikebana.processor.planning.planner import Physical
+from ikebana.processor.planning.planner import Branch, Physical
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +212,7 @@ def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> froz
         for root, branches in physical.branches.items()
         for branch in branches
         if branch.moves_time or root in timed
-        for target in (
-            *((OUT, name) for name in branch.outputs),
-            *((IN, name) for name in (*branch.inlets, *branch.hops)),
-        )
+        for target in _targets(branch)
     }
     held |= {(IN, name) for name, edge in graph.items() if edge.hops}
     held |= {
@@ -240,6 +237,11 @@ def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> froz
     return frozenset(held)
 
 
+def _targets(branch: Branch) -> Iterator[Target]:
+    yield from ((OUT, name) for name in branch.outputs)
+    yield from ((IN, name) for name in (*branch.inlets, *branch.hops))
+
+
 def far_inlets(physical: Physical) -> frozenset[str]:
     """The operators that get updates from a step that moves time far into the future."""
     return frozenset(name for kind, name in far_targets(physical) if kind == IN)
@@ -248,14 +250,7 @@ def far_inlets(physical: Physical) -> frozenset[str]:
 def far_targets(physical: Physical) -> frozenset[Target]:
     """The outputs and operators that get updates from a step that moves time far ahead."""
     moving = [b for branches in physical.branches.values() for b in branches if b.moves_time]
-    targets = {
-        target
-        for branch in moving
-        for target in (
-            *((OUT, name) for name in branch.outputs),
-            *((IN, name) for name in (*branch.inlets, *branch.hops)),
-        )
-    }
+    targets = {target for branch in moving for target in _targets(branch)}
     # A failure after such a step is an error of that time.
     return frozenset(targets | {(OUT, ERRORS)} if moving else targets)
 

@@ -17,10 +17,9 @@ from typing import Any, Self
 import msgspec
 import pandas as pd
 
-from ikebana.processor.base import calls
+from ikebana.processor.base import calls, processes
 from ikebana.processor.engine import task as shard_batch
 from ikebana.processor.engine.task import Job
-from ikebana.processor.spark import worker
 from ikebana.processor.spark.workers import daemon, left_rows, owners
 from ikebana.processor.spark.workers.messages import Done, pickled
 from ikebana.processor.spark.workers.owners import PLACEMENT, Owners
@@ -104,7 +103,7 @@ def run_group(
     the state.  After a crash in between, the replay of the batch adopts the markers of shards that
     had committed, and computes the others.
     """
-    worker.settle()
+    processes.settle()
     shards = groups.shards_of(int(key[0]))
     calls.arm()
     before = bytes(state.get[0]) if state.exists else None

@@ -24,8 +24,8 @@ from pyspark.sql.streaming import StreamingQuery
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base import faults
 from ikebana.processor.base.fast_paths import FastPath
-from ikebana.processor.base.generations import shown
 from ikebana.processor.base.processes import collect_at_times
+from ikebana.processor.base.texts import shown
 from ikebana.processor.checkpoint.checkpoint import Birth, CheckpointFiles
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.edit_plan import EditPlan

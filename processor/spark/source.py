@@ -30,7 +30,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ikebana.processor.base import calls
+from ikebana.processor.base import calls, processes
 from ikebana.processor.base.offsets import Positions
 from ikebana.processor.base.rows import Tick, pack
 from ikebana.processor.checkpoint.commits import replaced, replayed_in
@@ -38,7 +38,6 @@ from ikebana.processor.kafka import inputs, own_topics, transactions
 from ikebana.processor.kafka.inputs import Arrival, Arrivals, Inputs
 from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.planning.backfill import has_caught_up
-from ikebana.processor.spark import worker
 from ikebana.processor.spark.source_task import (
     SCHEMA,
     Share,
@@ -334,7 +333,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Share)
-        worker.settle()
+        processes.settle()
         calls.arm()
         packed = packed_rows(self._config, partition, self._connected())
         return spark_rows(packed, self._config.labels, self._config.rows)

@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ikebana.processor.base.fast_paths import FastPath
-from ikebana.processor.base.generations import shown
 from ikebana.processor.base.notices import Notice, counts
 from ikebana.processor.base.sharding import Hot
-from ikebana.processor.base.texts import EPOCH_MS
+from ikebana.processor.base.texts import EPOCH_MS, shown
 from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.taking import InputsState

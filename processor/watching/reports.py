@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ikebana.processor.base.generations import shown
 from ikebana.processor.base.noted import Noted, merged
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.sharding import Hot, added_up
-from ikebana.processor.base.texts import moment
+from ikebana.processor.base.texts import moment, shown
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.parts import MOST_COUNTED
 from ikebana.processor.topics.taking import InputsState

@@ -11,7 +11,7 @@ from ikebana import Plan
 from ikebana.codecs import cdcv2
 from ikebana.errors import CheckpointError
 from ikebana.processor.authoring.pipeline import parse
-from ikebana.processor.base.generations import shown
+from ikebana.processor.base.texts import shown
 from ikebana.processor.engine import replaying
 from ikebana.processor.planning import edits, edits_resolved
 from ikebana.processor.planning.edits import Edit

@@ -204,8 +204,8 @@ def test_a_served_count_of_64_bits_is_stored_as_a_number(most: int) -> None:
 
     assert layout.encode_state(state) == b"\x02" + packed
     assert layout.encode_diffs(state) == b"\x03" + packed
-    assert msgspec.msgpack.decode(layout.encode_meta(meta))[6] == [*totals]
-    assert msgspec.msgpack.decode(layout.encode_part(part))[0] == [*totals]
+    assert msgspec.msgpack.decode(layout.encode(meta))[6] == [*totals]
+    assert msgspec.msgpack.decode(layout.encode(part))[0] == [*totals]
 
 
 @pytest.mark.parametrize("count", [1, -2, 2**64, -(2**63) - 1, 10**30])
@@ -219,8 +219,8 @@ def test_a_served_count_is_read_as_it_was_stored(count: int) -> None:
     assert layout.decode_state(layout.encode_state(state)) == state
     assert layout.decode_undo(layout.encode_state(state)) == (state, True)
     assert layout.decode_undo(layout.encode_diffs(state)) == (state, False)
-    assert msgspec.msgpack.decode(layout.encode_meta(meta), type=Meta) == meta
-    assert msgspec.msgpack.decode(layout.encode_part(part), type=TimePart) == part
+    assert msgspec.msgpack.decode(layout.encode(meta), type=Meta) == meta
+    assert msgspec.msgpack.decode(layout.encode(part), type=TimePart) == part
     assert meta.totals.read() == totals
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from ikebana import Column, EventTime, Input, Output, Plan, Upsert
 from ikebana.errors import LostError
+from ikebana.processor.base import processes
 from ikebana.processor.base.rows import IgnoredMessages, Tick, Upserts, unpack
 from ikebana.processor.base.transition import FILLED, Replayed
 from ikebana.processor.kafka.reader import Range
-from ikebana.processor.spark import worker
 from ikebana.processor.spark.source import StreamReader
 from ikebana.processor.spark.source_task import Share, SourceConfig
 from ikebana.processor.spark.workers.network import Address
@@ -93,7 +93,7 @@ def test_a_topic_of_two_inputs_is_fetched_once(
 ) -> None:
     """Both decode what has been read, each its own table, with the time that its records have."""
     # It changes how garbage is collected in a worker, which this process is not.
-    monkeypatch.setattr(worker, "settle", lambda: None)
+    monkeypatch.setattr(processes, "settle", lambda: None)
     columns = (Column("id", "BIGINT"),)
     inputs = tuple(
         Input(name, ("t",), "maxwell", columns=columns, tables=f"shop.{name}", event_time=event)

@@ -25,8 +25,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NoReturn
 
-from ikebana.processor.base import calls
-from ikebana.processor.spark import worker
+from ikebana.processor.base import calls, processes
 from ikebana.processor.spark.workers import host, left_rows, network
 from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, Owners
 
@@ -50,7 +49,7 @@ def main() -> None:
     """Make sure that there is a host, and become Spark's daemon."""
     # Threads of a library would be missing in forks.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    worker.named(_NAME)
+    processes.named(_NAME)
     present = Owners.here()
     life = _fork_host() if present is None or not present.are_there() else None
     os.environ[_VARIABLE] = str(os.getpid())

@@ -31,7 +31,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from ikebana.processor.spark import worker
+from ikebana.processor.base import processes
 from ikebana.processor.spark.workers.stand_in import FORKS, INT, STREAMS
 
 # Decision (Pythons are forks of a host): Each Python imported pandas, Arrow and pyspark anew, and
@@ -94,8 +94,8 @@ def be(listeners: Mapping[socket.socket, str], lifeline: int, folder: Path, name
     status = 1
     try:
         os.setsid()
-        worker.close_streams()
-        worker.named(name)
+        processes.close_streams()
+        processes.named(name)
         if (become := Host(listeners, lifeline).serve()) is not None:
             become()
         else:
@@ -257,7 +257,7 @@ def _become(request: ForkRequest) -> None:
     ]
     sys.path[:0] = added
     module, *_ = sys.argv = request.arguments
-    worker.named(module)
+    processes.named(module)
     # The module runs again, as the main module.
     sys.modules.pop(module, None)
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -30,9 +30,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from ikebana.processor.base import calls
+from ikebana.processor.base import calls, processes
 from ikebana.processor.engine.task import Job, OpenShards, encode_state
-from ikebana.processor.spark import worker
 from ikebana.processor.spark.source_task import SourceConfig, connected, packed_rows
 from ikebana.processor.spark.workers import left_rows, messages, network
 from ikebana.processor.spark.workers.messages import (
@@ -123,7 +122,7 @@ def _serve(
 ) -> None:
     """Become the process `name`; answer connections until `lifeline` is at its end."""
     _become(name)
-    worker.settle()
+    processes.settle()
     waiting = select.poll()
     waiting.register(listener, select.POLLIN)
     waiting.register(lifeline, select.POLLIN)
@@ -200,6 +199,6 @@ def _become(name: str) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    worker.named(name)
-    worker.close_streams()
+    processes.named(name)
+    processes.close_streams()
     sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
