@@ -138,6 +138,15 @@ def _interrupt(database: "weakref.ref[_Database]") -> None:
         alive.connection.interrupt()
 
 
+BROKEN = (duckdb.FatalException, duckdb.InternalException)
+"""A bug of DuckDB, which some values reach: its database refuses all later statements."""
+
+
+def _forget() -> None:
+    """Let the next statement of this thread have a new database."""
+    _local.__dict__.pop("database", None)
+
+
 class MemoryLimitError(Exception):
     """A statement needed more than `MOST_MEMORY`, although the machine has more."""
 
@@ -168,6 +177,9 @@ def answer(
             raise calls.stuck() from None
         if ended is not None:
             raise ended from None
+        raise
+    except BROKEN:
+        _forget()
         raise
     except UnicodeDecodeError as error:
         # Messages quote a part of a long text, which may end within a character.
@@ -239,7 +251,11 @@ def described(sql: str, schema: pa.Schema) -> duckdb.DuckDBPyRelation:
 
 def asked(sql: str, *parameters: str | Sequence[str | None]) -> list[tuple[Any, ...]]:
     """All rows of a statement's answer."""
-    rows: list[tuple[Any, ...]] = connection().execute(sql, list(parameters)).fetchall()
+    try:
+        rows: list[tuple[Any, ...]] = connection().execute(sql, list(parameters)).fetchall()
+    except BROKEN:
+        _forget()
+        raise
     return rows
 
 

@@ -28,6 +28,7 @@ from ikebana.errors import StuckError
 from ikebana.processor.base import calls
 from ikebana.processor.base.rows import values_of
 from ikebana.processor.linear.database import (
+    BROKEN,
     MOST_MEMORY,
     MemoryLimitError,
     answer,
@@ -177,8 +178,6 @@ _MOST_REASONS = 1_000
 _OURS = (
     duckdb.BinderException,
     duckdb.CatalogException,
-    duckdb.FatalException,
-    duckdb.InternalException,
     duckdb.InterruptException,
     # The machine has too little memory; a row that needs too much is a `MemoryLimitError`.
     duckdb.OutOfMemoryException,
@@ -186,6 +185,7 @@ _OURS = (
 )
 
 
+_BROKEN = "could not be evaluated: an internal error of DuckDB"
 _TOO_MUCH = f"takes more memory than the {MOST_MEMORY >> 30} GiB that an expression may have"
 
 
@@ -313,6 +313,8 @@ class Query:
             return results, [self._with_reason(failure, table) for failure in failures]
         except MemoryLimitError:
             why = _TOO_MUCH
+        except BROKEN:
+            why = _BROKEN
         except duckdb.Error as error:
             if isinstance(error, _OURS):
                 raise
@@ -371,7 +373,7 @@ class Query:
             if row is not None:
                 self._results(form, row)
         except duckdb.Error as error:
-            return "" if isinstance(error, _OURS) else without_data(error)
+            return "" if isinstance(error, (*_OURS, *BROKEN)) else without_data(error)
         except MemoryLimitError:
             return ""
         return None

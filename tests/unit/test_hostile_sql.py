@@ -58,6 +58,19 @@ def test_a_row_that_wanted_too_much_memory_takes_its_error_with_it() -> None:
     assert [update.data for update in found["o"]] == [(1, {"x": 3}), (2, {"x": 1})]
 
 
+def test_a_row_that_meets_a_bug_of_the_database_is_an_error_record() -> None:
+    """DuckDB calls this number an internal error, and refuses all that it is asked after it."""
+    evaluation = Evaluation(plan(steps.select(x="make_timestamp(n)")))
+    found = evaluation.advance({"n": [row(1, 1), row(2, -(2**63)), row(3, 3)]}, 2)
+
+    assert [update.data[0] for update in found["o"]] == [1, 3]
+    (error,) = found["errors"]
+    assert error.data["reason"].startswith("operator l: could not")
+    found = evaluation.advance({"n": [(b"2", b'{"n":2}', 2)]}, 3)
+    assert [(update.time, update.diff) for update in found["errors"]] == [(2, -1)]
+    assert [update.data[0] for update in found["o"]] == [2]
+
+
 def test_a_flat_map_of_too_many_rows_is_an_error_record() -> None:
     """A number in a message cannot ask for more rows than there is memory for."""
     step = steps.Sql(flat_map=("e", "range(n)"), select=(("e", "e"),))
