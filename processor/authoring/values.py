@@ -143,7 +143,7 @@ def as_names(value: object) -> object:
     """A name, or a list of names."""
     names = value if isinstance(value, list) else [value]
     if not names or not all(isinstance(name, str) for name in names):
-        refuse(value, "a name or a list of names")
+        refuse(value, "a name or a list of one name or more")
     return tuple(names)
 
 
@@ -178,7 +178,9 @@ def as_by(value: object) -> object:
     if not isinstance(value, list):
         return as_expression(value)
     if not value or not all(isinstance(name, str) and name.isidentifier() for name in value):
-        refuse(value, "a SQL expression or a list of columns")
+        refuse(value, "a SQL expression or a list of one column or more")
+    if len({*value}) < len(value):
+        refuse(value, "a SQL expression or a list that names each column once")
     if len(value) == 1:
         return f'"{value[0]}"'
     fields = ", ".join(f"'{name}': \"{name}\"" for name in value)

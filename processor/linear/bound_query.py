@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import msgspec
 
-from ikebana.processor.base.texts import instead
+from ikebana.processor.base.texts import hint, instead
 from ikebana.processor.linear.database import asked, connection, first_line
 from ikebana.processor.linear.functions import FunctionError
 from ikebana.processor.linear.json_text import quoted
@@ -182,13 +182,13 @@ def _without_names(problem: str, error: str, tables: Tables) -> str:
     """The problem, with the existing names if it is a missing name."""
     if (column := _NO_COLUMN.search(problem)) is not None:
         name, of = column["name"] or column["own"], column["table"]
-        names = (
-            tables.get(of, _candidates(error)) if of else {n for c in tables.values() for n in c}
-        )
         whose = "" if of is None else f' of "{of}"'
+        if of is not None and of not in tables:
+            return f'there is no column "{name}"{whose}{_nearest(name, error)}'
+        names = {n for c in tables.values() for n in c} if of is None else tables[of]
         return f'there is no column "{name}"{whose}{instead(name, names)}'
     if (table := _NO_TABLE.search(problem)) is not None:
-        return f'FROM names no "{table["name"]}"{instead(table["name"], _candidates(error))}'
+        return f'FROM names no "{table["name"]}"{_nearest(table["name"], error)}'
     if (function := _NO_FUNCTION.search(problem)) is not None:
         meant = re.search(r'Did you mean "(.+?)"', error)
         close = f"; did you mean {meant[1]}()?" if meant else ""
@@ -198,9 +198,10 @@ def _without_names(problem: str, error: str, tables: Tables) -> str:
     return problem
 
 
-def _candidates(error: str) -> list[str]:
-    """The names that DuckDB lists in an error."""
-    return re.findall(r'"([^"]*)"', error.partition("Candidate")[2].partition("LINE")[0])
+def _nearest(word: str, error: str) -> str:
+    """Suggest the names that DuckDB lists in an error, which are not all that there are."""
+    names = re.findall(r'"([^"]*)"', error.partition("Candidate")[2].partition("LINE")[0])
+    return hint(word, names) or (f"; the nearest are {', '.join(sorted(names))}" if names else "")
 
 
 _NO_COLUMN = re.compile(

@@ -462,11 +462,24 @@ TABLE = {"a": "BIGINT", "s": "VARCHAR", "l": "BIGINT[]", "ts": "TIMESTAMP", "m":
 
 
 @pytest.mark.parametrize(
+    ("key", "problem"),
+    [([], "a list of one column or more"), (["a", "a"], "a list that names each column once")],
+)
+def test_a_key_names_columns_each_of_them_once(
+    key: list[str], problem: str, tmp_path: Path
+) -> None:
+    """A refusal has the words of the file, not of the expression that a list becomes."""
+    with pytest.raises(ConfigError, match=problem):
+        loaded({"v": {"sql": "SELECT a FROM c", "key": key}}, TABLE, tmp_path)
+
+
+@pytest.mark.parametrize(
     ("query", "problem"),
     [
         ("SELECT b FROM c", 'column 8: there is no column "b"; there are a, l, m, s, ts'),
         ("SELECT c.sa FROM c", 'there is no column "sa" of "c"; did you mean'),
-        ("SELECT d.a FROM c", 'FROM names no "d"; there are c'),
+        ("SELECT d.a FROM c", 'FROM names no "d"; the nearest are c'),
+        ("SELECT x.a FROM c x, c y WHERE z.a = 1", 'FROM names no "z"; the nearest are'),
         ("SELECT summ(a) FROM c", "there is no function summ(); did you mean sum()?"),
         (
             "SELECT c.a FROM tumble(c, ts, INTERVAL '1 hour') GROUP BY c.a",
