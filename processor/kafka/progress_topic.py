@@ -4,7 +4,6 @@
 # would be a Python callback for each record.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import closing
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -41,22 +40,21 @@ def publish(
     markers: Iterable[Marker],
     new: Collection[str] = (),
     begin: int = 0,
-    before: Mapping[str, dict[int, int]] = MappingProxyType({}),
     last: Offsets = MappingProxyType({}),
 ) -> list[ProgressRecord]:
     """Publish the progress of a batch, from its markers, for all outputs in one transaction.
 
     `new` outputs have had no progress before, and begin at the time `begin`.  The end offsets
     are high watermarks taken after the batch's last commit returned: all of its updates lie
-    before them.  Outputs that write a portion only keep the ends in `before`.  `last` has the
-    last published ends, as far as they are known.
+    before them.  `last` has the last published ends by topic, as far as there are any; outputs
+    that write a portion only keep them.
 
     Raises:
         AwayError: the brokers did not answer, or only with ends from before the batch.
     """
     markers = list(markers)
     ends = patiently(lambda: _ends(plan, admin, markers, last), "the leaders of outputs")
-    batch = closings(plan, markers, ends, new, begin, before)
+    batch = closings(plan, markers, ends, new, begin, last)
     with lease.transaction() as producer:
         for output, record, times in batch:
             enqueue(producer, output.progress_topic, key=record.key(), value=record.encode())
@@ -90,17 +88,6 @@ def _ends(
     return ends
 
 
-def ends_before(plan: Plan, settings: Mapping[str, str], markers: Sequence[Marker]) -> Positions:
-    """Read the last published ends of the outputs of which a batch wrote a portion."""
-    transition = markers[0].transition
-    frozen = [output for output in plan.published if transition.freezes(output.name)]
-    if not frozen:
-        return {}
-    with closing(RangeReader(settings)) as reader:
-        last = {output.name: last_progress(reader, output.progress_topic) for output in frozen}
-    return {name: dict(record.ends) for name, record in last.items() if record is not None}
-
-
 class Closing(NamedTuple):
     """The end of a batch for an output: its progress record, and its numbers of updates by time.
 
@@ -118,15 +105,16 @@ def closings(
     ends: Mapping[str, dict[int, int]],
     new: Collection[str] = (),
     begin: int = 0,
-    before: Mapping[str, dict[int, int]] = MappingProxyType({}),
+    last: Offsets = MappingProxyType({}),
 ) -> list[Closing]:
     """Make the records to publish for each output of a batch that all shards have committed.
 
     `ends` has, by topic and partition, offsets after the batch's last commit, so all of its
     updates lie before them.  The first interval of `new` outputs begins at `begin`, wherever
-    their operators begin: earlier times are closed and empty.  Outputs of which only a portion was
-    written have the ends that were published `before`.  If there are none, the ends are 0 in each
-    partition: nothing is closed, and the next start compares the number of partitions.
+    their operators begin: earlier times are closed and empty.  Outputs of which only a portion
+    was written keep those in `last`, the last published ends by topic.  If there are none, the
+    ends are 0 in each partition: nothing is closed, and the next start compares the number of
+    partitions.
     """
     first = batch[0]
     given_up = first.transition.gives_up
@@ -141,7 +129,7 @@ def closings(
             lower=begin if output.name in new else lower,
             upper=upper,
             count=sum(marker.counts.get(output.name, 0) for marker in batch),
-            ends=before.get(output.name, dict.fromkeys(ends[output.topic], 0))
+            ends=dict(last.get(output.topic, dict.fromkeys(ends[output.topic], 0)))
             if first.transition.freezes(output.name)
             else ends[output.topic],
             promise=outputs.promise(plan, output),

@@ -194,7 +194,6 @@ class ProgressSink:
                 markers,
                 self._new,
                 self._begin,
-                progress_topic.ends_before(job.plan, job.kafka, markers),
                 self._ends,
             )
             self._ends |= {record.topic: record.ends for record in records}

@@ -241,20 +241,20 @@ def test_the_last_batch_of_a_recovery_has_the_times_that_are_given_up(
 
 
 @pytest.mark.parametrize(
-    ("before", "ends"),
+    ("last", "ends"),
     [
-        pytest.param({"out": {0: 3}}, {0: 3}, id="something"),
+        pytest.param({PLAN.outputs[0].topic: {0: 3}}, {0: 3}, id="something"),
         pytest.param({}, {0: 0}, id="nothing"),
     ],
 )
 def test_an_output_that_was_written_in_part_ends_where_it_was_closed(
-    before: dict[str, dict[int, int]], ends: dict[int, int]
+    last: dict[str, dict[int, int]], ends: dict[int, int]
 ) -> None:
     """Where nothing was, no record is closed, and the partitions are named all the same."""
     batch = [
         replace(each, transition=Transition(stage=Stage.WRITE, writing=["out"])) for each in BATCH
     ]
-    found = {c.output.name: c.record.ends for c in closings(PLAN, batch, ENDS, before=before)}
+    found = {c.output.name: c.record.ends for c in closings(PLAN, batch, ENDS, last=last)}
 
     assert found == {"out": ends, "errors": {0: 7}}
 

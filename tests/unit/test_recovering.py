@@ -313,14 +313,13 @@ def first_batch(plan: Plan, found: Left) -> tuple[StartHistory, list[Closing]]:
         intervals={name: (at.lower, at.upper) for name, at in frozen.items()},
         transition=start.transition,
     )
-    lasts = {name: each.last for name, each in found.outputs.items()}
     published = closings(
         plan,
         [committed],
         {output.topic: {0: 9} for output in plan.published},
         judged.new,
         birth.begin,
-        {name: last.ends for name, last in lasts.items() if last is not None},
+        judged.ends,
     )
     shown = {
         each.output.name: OutputState(each.record, 0, TopicInfo(each.output.topic, 1))
