@@ -49,12 +49,13 @@ def commit(servers: str, value: bytes) -> None:
 def elect(servers: str, before: Node, topic: str = _TOPIC) -> None:
     """Return when the brokers at `servers` have somebody else lead the partition."""
 
-    def leader() -> int:
+    def is_led() -> bool:
         # A client that goes on learns of all brokers, and may ask the one that has not heard.
         asked = Producer({"bootstrap.servers": servers, "log_level": 0})
-        return asked.list_topics(topic, timeout=10).topics[topic].partitions[0].leader
+        leader = asked.list_topics(topic, timeout=10).topics[topic].partitions[0].leader
+        return leader not in (-1, before.number)
 
-    wait_until(lambda: leader() not in (-1, before.number), 60, "another leader")
+    wait_until(is_led, 60, "another leader")
 
 
 def high_watermark(admin: AdminClient) -> int:
