@@ -741,11 +741,11 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "        if not report.owned:\n",
         "        if False:\n",
     ),
-    "edge:cluster commit records are hidden by what was aborted since": (
-        "tests/kafka/test_commit_records.py",
-        "processor/kafka/transactions.py",
-        "elif at.start < at.end and (marker",
-        "elif at.start > at.end and (marker",
+    "edge:cluster what shards reported before a rescaling is lost": (
+        "tests/unit/test_of_a_batch.py::test_shards_that_are_gone",
+        "processor/checkpoint/commits.py",
+        "    of_batch = [marker for marker in markers if marker.batch == batch]\n",
+        "    of_batch = [m for m in markers if m.batch == batch and not m.retired]\n",
     ),
     "edge:cluster executors are asked for after one long batch": (
         "tests/unit/test_scaling.py",

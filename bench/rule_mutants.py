@@ -270,14 +270,14 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "one shard that has told is enough": (
         BATCH,
         "processor/checkpoint/commits.py",
-        "len(markers) < shards or any",
-        "any",
+        "if all(marker.batch == batch for marker in present)",
+        "if any(marker.batch == batch for marker in present)",
     ),
     "markers of any batch tell of hydration": (
         BATCH,
         "processor/checkpoint/commits.py",
-        "if len(markers) < shards or any(marker.batch != batch for marker in markers):",
-        "if len(markers) < shards:",
+        "        if all(marker.batch == batch for marker in present)\n        else NOTHING_REPLAYED,\n",
+        "        ,\n",
     ),
     "transactional ids without the checkpoint's": (
         CLIENTS,

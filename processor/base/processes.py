@@ -90,11 +90,8 @@ def persistently(
 
 _SELDOM = 100_000
 _calls = itertools.count(1)
-# After these calls a process has imported and cached what it keeps: at first, and after batches.
-_FREEZES = (1, 5, 25)
-_tasks = itertools.count(1)
-# After these tasks a process has imported and cached the objects for its kind of task.
-_SETTLES = (1, 4, 16)
+# After these calls a process has imported and cached what it keeps.
+_FREEZES = (1, 4, 16)
 # The longest name of a process that Linux shows.
 _NAME = 15
 
@@ -114,12 +111,12 @@ def seldom_collect() -> None:
 
 
 def settle() -> None:
-    """Exempt the objects of the first tasks of a process from garbage collection.
+    """Exempt the objects of the first calls in a process, a task each, from garbage collection.
 
     Spark's worker collects garbage after every task.  With pandas and pyarrow loaded, each
     collection visits several hundred thousand objects that live as long as the process.
     """
-    if next(_tasks) not in _SETTLES:
+    if next(_calls) not in _FREEZES:
         return
     gc.collect()
     gc.freeze()
@@ -147,15 +144,10 @@ def collect_at_times() -> None:
     has collected the proxy.  So a process that collects seldom would keep the plan of each batch,
     some hundred kilobytes.  Other processes collect by themselves.
     """
-    if gc.get_threshold()[0] != _SELDOM:
-        return
-    # Not by gc.get_freeze_count(), which takes 20 ms to count frozen objects.
-    call = next(_calls)
-    if call > 1:
+    if gc.get_threshold()[0] == _SELDOM:
+        # What is exempt costs nothing here.
+        settle()
         gc.collect()
-    if call in _FREEZES:
-        # The present objects are many, stay, and need not be searched again.
-        gc.freeze()
 
 
 @contextmanager

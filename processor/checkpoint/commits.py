@@ -5,7 +5,7 @@ or stop.  This module has the values and functions over several of them; `kafka.
 writes and reads them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import msgspec
@@ -24,6 +24,7 @@ from ikebana.processor.base.transition import (
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.topics.input_times import ShardReports
 
 NEWER_GOES_ON = "Do not restart this instance: the newer one goes on."
 """The remedy for an instance that another one has replaced."""
@@ -125,11 +126,24 @@ def first_marker(birth: Birth, plan: Plan, shard: int) -> Marker:
     )
 
 
-def replayed_in(markers: Sequence[Marker], batch: int, shards: int) -> Replayed:
-    """What all shards report of a transition in a batch; nothing if any has not committed it."""
-    if len(markers) < shards or any(marker.batch != batch for marker in markers):
-        return NOTHING_REPLAYED
-    return Replayed.by_all([marker.replayed for marker in markers])
+def reports_of(markers: Collection[Marker]) -> ShardReports:
+    """What the shards with these markers report of their last batch.
+
+    Retired shards belong to it if the checkpoint was rescaled right after it.  A transition has no
+    progress as long as a shard has not committed the batch.
+    """
+    batch = max(marker.batch for marker in markers)
+    of_batch = [marker for marker in markers if marker.batch == batch]
+    present = [marker for marker in markers if not marker.retired]
+    return ShardReports(
+        batch,
+        seen=[seen for marker in of_batch for seen in marker.seen],
+        facts=[marker.facts for marker in of_batch],
+        replayed=Replayed.by_all([marker.replayed for marker in present])
+        if all(marker.batch == batch for marker in present)
+        else NOTHING_REPLAYED,
+        size=sum(marker.size for marker in of_batch),
+    )
 
 
 def replaced(pipeline: str, incarnation: int, newer: int) -> Refusal:

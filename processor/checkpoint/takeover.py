@@ -31,10 +31,12 @@ from ikebana.processor.checkpoint.commits import (
     Marker,
     first_marker,
     replaced,
+    reports_of,
 )
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import ERRORS, Output, Plan
+from ikebana.processor.topics.input_times import ShardReports
 
 _RESCALED = (
     "The checkpoint was rescaled: set run.checkpoint to the folder that `ikebana rescale` wrote. "
@@ -411,15 +413,15 @@ class TakeoverState:
     """The state of the pipeline when an instance may start; for `adopted` see `adopted`.
 
     `lease` is the record that it has committed as the only instance, `manifests` has the manifest
-    of each shard, and `committed` is the last batch that any of them has committed.  `logged` is
-    the end of the checkpoint's logs, read after the markers.
+    of each shard, and `reports` are theirs on the last batch that any of them has committed.
+    `logged` is the end of the checkpoint's logs, read after the markers.
     """
 
     lease: Lease
     adopted: str | None
     go_on: GoOn
     manifests: tuple[Manifest, ...]
-    committed: int
+    reports: ShardReports
     logged: Logged
 
 
@@ -449,12 +451,12 @@ def take_over(
         replace(first_marker(birth, plan, shard), retired=shard >= birth.shards)
         for shard in range(max(birth.shards, before.shards))
     ]
-    claims = [_claimed(brokers, first, incarnation) for first in firsts][: birth.shards]
+    claims = [_claimed(brokers, first, incarnation) for first in firsts]
+    reports = reports_of([claimed.marker for claimed in claims])
+    claims = claims[: birth.shards]
     manifests = tuple(claimed.marker.manifest for claimed in claims)
-    committed = max(claimed.marker.batch for claimed in claims)
-    offsets = [claimed.offset for claimed in claims]
-    adopts = adopted(offsets)
-    return TakeoverState(lease, adopts, before.go_on, manifests, committed, before.logged)
+    adopts = adopted([claimed.offset for claimed in claims])
+    return TakeoverState(lease, adopts, before.go_on, manifests, reports, before.logged)
 
 
 def _stop_if_replaced(plan: Plan, brokers: Brokers, holder: str, former: int) -> None:

@@ -21,6 +21,7 @@ from ikebana.codecs.output_messages import OutputMessage
 from ikebana.errors import ConfigError
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Records, Tick, Updates, add, unpack
 from ikebana.processor.base.sharding import PartitionRange, hop_chunks, owner_of, shard_of
+from ikebana.processor.base.transition import Replayed
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.engine import dataflow
 from ikebana.processor.engine.dataflow import Beside
@@ -33,7 +34,7 @@ from ikebana.processor.planning.plan import ERRORS, SOURCE_CLOCKS, Input, Output
 from ikebana.processor.planning.planner import Physical
 from ikebana.processor.topics import input_times
 from ikebana.processor.topics.formatting import progress_messages
-from ikebana.processor.topics.input_times import Coverage, Learned
+from ikebana.processor.topics.input_times import Coverage, ShardReports
 from ikebana.processor.topics.intake import UpdateIntake, intake_of
 from ikebana.processor.topics.literals import Record as Record
 from ikebana.processor.topics.literals import greatest_time, listed, messages, require_readable
@@ -155,11 +156,13 @@ class OutputsWritten:
         return new
 
 
-def learned_from(emitted: Sequence[dataflow.Emitted]) -> Learned:
-    """The reports of all shards on a batch, about inputs with times of their own."""
-    return Learned(
-        [report for each in emitted for report in each.seen],
-        [{name: pack_times(at) for name, at in each.facts.items()} for each in emitted],
+def reports_of(emitted: Sequence[dataflow.Emitted], batch: int = 0) -> ShardReports:
+    """The reports of all shards on a batch."""
+    return ShardReports(
+        batch,
+        seen=[report for each in emitted for report in each.seen],
+        facts=[{name: pack_times(at) for name, at in each.facts.items()} for each in emitted],
+        replayed=Replayed.by_all([each.replayed for each in emitted]),
     )
 
 
@@ -373,10 +376,11 @@ class Evaluation:
             each.commit(store)
         self.frontiers = frontiers
         emitted = [each.emitted for each in attempts]
-        news = learned_from(emitted)
-        self.greatest = max([self.greatest, *(report.greatest or 0 for report in news.seen)])
+        reports = reports_of(emitted)
+        self.greatest = max([self.greatest, *(report.greatest or 0 for report in reports.seen)])
         self._covered = {
-            name: input_times.covered(name, before, news) for name, before in self._covered.items()
+            name: input_times.covered(name, before, reports)
+            for name, before in self._covered.items()
         }
         closed = progress.output_intervals(self.plan, intervals) if intervals else {}
         self._written.take(self.plan, emitted, closed)

@@ -161,7 +161,7 @@ class KafkaWorld:
         state = self._takeover.state
         records = _last_records(layout, step.birth, state.logged)
         self._observed = self._observed._replace(
-            logged=state.logged, committed=state.committed, records=records
+            logged=state.logged, committed=state.reports.batch, records=records
         )
         return self._observed
 

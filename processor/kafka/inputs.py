@@ -25,7 +25,6 @@ from ikebana.errors import SourceError
 from ikebana.processor.base import texts
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.offsets import Offsets, Positions, TopicInfo, offset_in
-from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.inputs import (
     again_refusal,
     beginnings_refusal,
@@ -36,7 +35,7 @@ from ikebana.processor.checkpoint.inputs import (
     writer_of,
 )
 from ikebana.processor.checkpoint.refusal import Refusal
-from ikebana.processor.kafka import client, topics, transactions
+from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.client import patiently
 from ikebana.processor.kafka.reader import Range, RangeReader, progress_record
 from ikebana.processor.kafka.snapshots import Snapshots
@@ -44,7 +43,7 @@ from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics import input_times, replays
 from ikebana.processor.topics.event_time import Silence, Where
-from ikebana.processor.topics.input_times import InputTimes, Learned
+from ikebana.processor.topics.input_times import InputTimes, ShardReports
 from ikebana.processor.topics.row_files import files_of
 from ikebana.processor.topics.source_offset import SourceOffset, started
 from ikebana.processor.topics.taking import ClosedProgress
@@ -344,21 +343,21 @@ class DatedInputs:
         self._read_to: dict[str, int] = {}
         self._frozen: Positions | None = None
         self._silence = Silence(plan)
-        self._news_of: tuple[int, Learned] | None = None
         # A cache of the knowledge after a batch, for these ends, by the idle partitions.
         self._learned_at: tuple[int, Positions] | None = None
         self._learned: dict[frozenset[tuple[str, frozenset[Where]]], dict[str, InputTimes]] = {}
         self._open_reader: RangeReader | None = None
-        self._shards_ever: int | None = None
 
     def freeze(self) -> None:
         """Ignore batches of diff topics that are closed after this call."""
         self._frozen = self._progress_ends()
 
     def knowledge(
-        self, last: SourceOffset, ends: Positions
+        self, last: SourceOffset, ends: Positions, reports: ShardReports
     ) -> tuple[dict[str, InputTimes], dict[str, list[ClosedProgress]]]:
         """Compute the knowledge about inputs after `last`, and the closed batches to read.
+
+        `reports` are those of the shards on the batch `last`.
 
         Raises:
             SourceError: another checkpoint than before writes the progress of a diff topic.
@@ -366,13 +365,13 @@ class DatedInputs:
         times = dict(last.input_times)
         if any(source.tells_later for source in self._plan.inputs):
             moment = time.monotonic()
-            self._silence.learn(last.batch, self._news(last).seen, moment)
+            self._silence.learn(last.batch, reports.seen, moment)
             idle = self._silence.idle(last.positions, ends, moment)
-            times = dict(self._after(last, ends, idle))
+            times = dict(self._after(last, ends, reports, idle))
         return times, self._progress_of(times)
 
     def knowledge_if_silent(
-        self, last: SourceOffset, ends: Positions
+        self, last: SourceOffset, ends: Positions, reports: ShardReports
     ) -> dict[str, InputTimes] | None:
         """Compute the knowledge as if all partitions that are read to their ends were idle.
 
@@ -397,44 +396,24 @@ class DatedInputs:
             )
             for source in patient
         }
-        return self._after(last, ends, done)
+        return self._after(last, ends, reports, done)
 
     def _after(
-        self, last: SourceOffset, ends: Positions, idle: Mapping[str, frozenset[Where]]
+        self,
+        last: SourceOffset,
+        ends: Positions,
+        reports: ShardReports,
+        idle: Mapping[str, frozenset[Where]],
     ) -> dict[str, InputTimes]:
         """Compute the knowledge after a batch, or take it from the cache if nothing came in."""
         if self._learned_at != (last.batch, ends):
             self._learned_at, self._learned = (last.batch, ends), {}
         which = frozenset(idle.items())
         if which not in self._learned:
-            news = self._news(last)
             self._learned[which] = input_times.learned(
-                self._plan, last.input_times, news, last.positions, ends, idle
+                self._plan, last.input_times, reports, last.positions, ends, idle
             )
         return self._learned[which]
-
-    def _news(self, last: SourceOffset) -> Learned:
-        """Read the reports of the shards from the markers of the last batch.
-
-        If the checkpoint was rescaled after it, these are the shards before the rescaling.
-        """
-        if self._news_of is None or self._news_of[0] != last.batch:
-            reports = [marker for marker in self._last_markers() if marker.batch == last.batch]
-            self._news_of = (
-                last.batch,
-                Learned(
-                    [seen for marker in reports for seen in marker.seen],
-                    [marker.facts for marker in reports],
-                ),
-            )
-        return self._news_of[1]
-
-    def _last_markers(self) -> list[Marker]:
-        topic = self._plan.markers_topic
-        if self._shards_ever is None:
-            described = topics.describe(self._admin, [topic])[topic]
-            self._shards_ever = transactions.shards_of(described.partitions)
-        return transactions.last_markers(self._reader, topic, self._shards_ever)
 
     def _progress_of(self, knowledge: dict[str, InputTimes]) -> dict[str, list[ClosedProgress]]:
         """Return the closed batches of each diff topic that are not completely read yet."""

@@ -138,28 +138,22 @@ class RangeReader:
 
     def watermarks(self, topic: str, partition: int) -> tuple[int, int]:
         """Read the first offset of a partition and the one after its last, committed or not."""
-        return self.all_watermarks(topic, [partition])[0]
 
-    def all_watermarks(self, topic: str, partitions: Iterable[int]) -> list[tuple[int, int]]:
-        """Read the watermarks of several partitions at once, by two requests to each leader."""
-        asked = list(partitions)
-
-        def ask(which: int) -> list[int]:
-            answers = self._consumer.offsets_for_times(
-                [TopicPartition(topic, partition, which) for partition in asked], REQUEST_S
+        def ask(which: int) -> int:
+            [answer] = self._consumer.offsets_for_times(
+                [TopicPartition(topic, partition, which)], REQUEST_S
             )
-            for each in answers:
-                if each.error is not None:
-                    raise KafkaException(each.error)
-                if each.offset < 0:
-                    raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-            return [each.offset for each in answers]
+            if answer.error is not None:
+                raise KafkaException(answer.error)
+            if answer.offset < 0:
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+            return int(answer.offset)
 
-        def both() -> list[tuple[int, int]]:
-            return list(zip(ask(OFFSET_BEGINNING), ask(OFFSET_END), strict=True))
+        def both() -> tuple[int, int]:
+            return ask(OFFSET_BEGINNING), ask(OFFSET_END)
 
         return client.patiently(
-            lambda: client.with_leaders(both, self._consumer, [topic]), f"{topic}{asked}"
+            lambda: client.with_leaders(both, self._consumer, [topic]), f"{topic}[{partition}]"
         )
 
     def close(self) -> None:

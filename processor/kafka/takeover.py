@@ -143,8 +143,7 @@ class KafkaBrokers:
 
     def last_lease(self) -> Lease | None:
         topic = self._plan.markers_topic
-        end = self.lease.end_of(topic, 0) if self.holds else None
-        return transactions.last_lease(self.reader, topic, end)
+        return transactions.last_lease(self.reader, topic, self._end_of(topic))
 
     def fence(self, shard: int) -> _Claimant:
         topic = self._plan.markers_topic
@@ -159,7 +158,7 @@ class KafkaBrokers:
     def shown(self, output: Output, existing: Mapping[str, TopicInfo]) -> OutputState:
         last, begins, policy = None, 0, ""
         if output.progress_topic in existing:
-            end = self.lease.end_of(output.progress_topic, 0) if self.holds else None
+            end = self._end_of(output.progress_topic)
             last = last_progress(self.reader, output.progress_topic, end)
             begins, _ = self.reader.watermarks(output.progress_topic, 0)
         if output.topic in existing:
@@ -177,6 +176,10 @@ class KafkaBrokers:
 
     def close(self) -> None:
         self.reader.close()
+
+    def _end_of(self, topic: str) -> int | None:
+        """An offset after all that older drivers committed to a topic; None if they may go on."""
+        return self.lease.end_of(topic, 0) if self.holds else None
 
     def _transactions(self, transactional_id: str) -> TransactionalProducer:
         within_s = self._settings.max_batch_s

@@ -46,7 +46,7 @@ from ikebana.processor.kafka.client import (
     patiently,
     transactional_producer,
 )
-from ikebana.processor.kafka.reader import Range, RangeReader
+from ikebana.processor.kafka.reader import RangeReader
 
 try:
     from ikebana.compiled._kafka_records import produced
@@ -272,33 +272,6 @@ def last_marker(
 ) -> Marker | None:
     """Read the last committed marker of a shard; for `end` see `last_record`."""
     return last_record(reader, topic, partition_of_shard(shard), Marker, end)
-
-
-def last_markers(reader: RangeReader, topic: str, shards: int) -> list[Marker]:
-    """Read the last committed markers of all shards at once."""
-    partitions = [partition_of_shard(shard) for shard in range(shards)]
-    # A marker and the end of its transaction are two offsets.
-    ranges = [
-        Range(topic, partition, max(low, high - 4), high)
-        for partition, (low, high) in zip(
-            partitions, reader.all_watermarks(topic, partitions), strict=True
-        )
-    ]
-    last = {at: messages[-1] for at, messages in reader.read(ranges)}
-    markers: list[Marker] = []
-    for shard, at in enumerate(ranges):
-        if at in last:
-            markers.append(_decoded(last[at], Marker))
-        elif at.start < at.end and (marker := last_marker(reader, topic, shard)) is not None:
-            # Aborted records after it hid it from the first reading.
-            markers.append(marker)
-    return markers
-
-
-def size_of(reader: RangeReader, topic: str, shards: int, batch: int) -> int:
-    """Read how many bytes the shards got in a batch, as far as it is their last one."""
-    last = last_markers(reader, topic, shards)
-    return sum(marker.size for marker in last if marker.batch == batch)
 
 
 def last_lease(reader: RangeReader, topic: str, end: int | None = None) -> Lease | None:

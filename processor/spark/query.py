@@ -27,7 +27,7 @@ from ikebana.processor.base.fast_paths import FastPath
 from ikebana.processor.base.processes import collect_at_times
 from ikebana.processor.base.texts import shown
 from ikebana.processor.checkpoint.checkpoint import Birth, CheckpointFiles
-from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.checkpoint.commits import Marker, reports_of
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.checkpoint.evolution import edit_under_way
 from ikebana.processor.engine.opening import Opened, opened
@@ -52,6 +52,7 @@ from ikebana.processor.spark.source_task import (
     hosts_at,
     inputs_told,
     reading_s,
+    tell_reports,
 )
 from ikebana.processor.spark.workers import left_rows
 from ikebana.processor.topics import replays
@@ -199,6 +200,7 @@ class ProgressSink:
             self._ends |= {record.topic: record.ends for record in records}
             self._published, self._new = batch, frozenset()
         faults.point("after_progress", batch)
+        tell_reports(self._stop, reports_of(markers))
         if self._trimming is not None:
             self._trimming.after(markers)
         owned = all(result.owned for result in results)
@@ -412,6 +414,7 @@ def start(
     running = spark.session()
     labels = _laid_out(running, birth)
     stop = spark.folder / f"stop-{takeover.incarnation}"
+    tell_reports(stop, takeover.state.reports)
     edit = _edit(opening)
     readers = running.sparkContext.defaultParallelism
     config = _source_config(opening, settings, labels, readers, stop, edit, spark.rows)

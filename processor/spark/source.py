@@ -33,7 +33,7 @@ from pyspark.sql.streaming.datasource import (
 from ikebana.processor.base import calls, processes
 from ikebana.processor.base.offsets import Positions
 from ikebana.processor.base.rows import Tick, pack
-from ikebana.processor.checkpoint.commits import replaced, replayed_in
+from ikebana.processor.checkpoint.commits import replaced
 from ikebana.processor.kafka import inputs, own_topics, transactions
 from ikebana.processor.kafka.inputs import Arrival, Arrivals, Inputs
 from ikebana.processor.kafka.reader import Range, RangeReader
@@ -48,6 +48,7 @@ from ikebana.processor.spark.source_task import (
     hosts_at,
     is_small,
     packed_rows,
+    reports_told,
     rows_of,
     shares_of,
     spark_rows,
@@ -61,6 +62,7 @@ from ikebana.processor.spark.workers.network import Address
 from ikebana.processor.spark.workers.owners import PLACEMENT, Owners
 from ikebana.processor.topics import reclock, replays
 from ikebana.processor.topics.allowance import Allowance, Beats, Pace
+from ikebana.processor.topics.input_times import ShardReports
 from ikebana.processor.topics.replays import OwnRange, ranges, read_in
 from ikebana.processor.topics.slices import Slice, slices
 from ikebana.processor.topics.source_offset import SourceOffset, is_settled
@@ -111,6 +113,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         self._asked_for_lease = 0.0
         self._looked: MintingState | None = None
         self._reported: InputsState | None = None
+        self._last_reports: ShardReports | None = None
         self._beats = Beats(config.heartbeat_s)
         self._pace = Pace(config.interval_s)
         limits = config.max_records, reclock.MOST_HOPS
@@ -133,8 +136,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         # Spark always runs a first batch, even if it should stop.
         first = last.batch == self._config.start.batch
         until = time.monotonic() + _ANSWER_AFTER_S
-        of_batch = self._config.plan.markers_topic, len(self._config.labels), last.batch
-        self._allowance.done(last, lambda: transactions.size_of(self._connected(), *of_batch))
+        self._allowance.done(last, self._reports(last).size)
         while first or not stop.exists():
             if self._has_filled(last):
                 filled_at(stop).touch()
@@ -241,7 +243,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         hops = self._inputs.hops(last.batch, shards) if config.exchanges else {}
         look = MintingState(ends, replays.with_begins(seen.begins, config.begins), hops=hops)
         if self._inputs.dated is not None:
-            times, closed = self._inputs.dated.knowledge(last, ends)
+            times, closed = self._inputs.dated.knowledge(last, ends, self._reports(last))
             look = look._replace(input_times=times, closed=closed)
         if config.edited.edits > last.transition.number:
             look = look._replace(
@@ -250,17 +252,22 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
                 )
             )
         if last.transition.asks_shards:
-            reader = self._connected()
-            reports = transactions.last_markers(reader, config.plan.markers_topic, shards)
-            look = look._replace(replayed=replayed_in(reports, last.batch, shards))
+            look = look._replace(replayed=self._reports(last).replayed)
         return seen, look
+
+    def _reports(self, last: SourceOffset) -> ShardReports:
+        """What the shards report of the last batch."""
+        if self._last_reports is None or self._last_reports.batch != last.batch:
+            self._last_reports = reports_told(Path(self._config.stop))
+            assert self._last_reports.batch == last.batch, f"no reports on batch {last.batch}"
+        return self._last_reports
 
     def _waits_for_silence(self, last: SourceOffset) -> bool:
         """Return whether there would be a batch if all partitions read to their ends were idle."""
         dated, look = self._inputs.dated, self._looked
         if dated is None or look is None or self._config.edited.finishes:
             return False
-        times = dated.knowledge_if_silent(last, look.ends)
+        times = dated.knowledge_if_silent(last, look.ends, self._reports(last))
         if times is None:
             return False
         look = look._replace(input_times={**look.input_times, **times})

@@ -26,6 +26,7 @@ from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.spark.workers import left_rows
 from ikebana.processor.topics.input_codec import needs_headers, needs_timestamps
+from ikebana.processor.topics.input_times import ShardReports
 from ikebana.processor.topics.intake import Intake, UpdateIntake, intake_of
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.reclock import NOT_EDITED, Edited
@@ -46,7 +47,8 @@ class SourceConfig(msgspec.Struct, frozen=True):
     * `edited`: the last edit of the plan, as far as minting needs it.
     * `exchanges`: there is an exchange topic to read.
     * `stop`: while this file exists, no batch is minted; the source then writes the file
-      `stop`.ack.  The file `stop`.inputs has the frontiers of dated inputs.  The file
+      `stop`.ack.  The file `stop`.inputs has the frontiers of dated inputs, and `stop`.reports
+      what the shards report of the last batch.  The file
       `stop`.filled says that a backfill has caught up; no batch is minted from then on.  The file
       `stop`.done says that a run that ends by itself has nothing more to do.
     * `begins`: the offsets at which inputs that are read again begin.
@@ -108,6 +110,20 @@ def inputs_told(stop: Path) -> InputsState | None:
 
 def _told_at(stop: Path) -> Path:
     return stop.with_suffix(".inputs")
+
+
+def tell_reports(stop: Path, reports: ShardReports) -> None:
+    """Write what the shards report of a batch, from which the source mints the next one."""
+    write_whole(_reports_at(stop), msgspec.json.encode(reports))
+
+
+def reports_told(stop: Path) -> ShardReports:
+    """Read the shards' reports on the last batch."""
+    return msgspec.json.decode(_reports_at(stop).read_bytes(), type=ShardReports)
+
+
+def _reports_at(stop: Path) -> Path:
+    return stop.with_suffix(".reports")
 
 
 def tell_reading(stop: Path, seconds: float) -> None:

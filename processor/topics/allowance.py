@@ -40,9 +40,8 @@ _SLOWER = 1.25
 _CAREFUL_GROWTH = 2.0
 _MOST_OF_MAX_BATCH = 0.5
 _LAST = 4
-# Batches of fewer records do not measure the size of a record; one of so many others does.
+# Batches of fewer records do not measure the size of a record.
 _FEW = 5_000
-_MEASURE_EVERY = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,6 @@ class Allowance:
         self._records, self._hops = min(1.0, first / most), 1.0
         # The bytes of a record, as measured in this run.
         self._each: float | None = None
-        self._measured_in = 0
         self._running: _Run | None = None
         self._starts = True
 
@@ -110,8 +108,8 @@ class Allowance:
         self._running = _Run(batch.batch, self._clock(), records, hops, *shares, is_start)
         self._starts = False
 
-    def done(self, last: SourceOffset, size_of: Callable[[], int]) -> None:
-        """The batch `last` is done; `size_of` tells how many bytes the shards got in it."""
+    def done(self, last: SourceOffset, size: int) -> None:
+        """The batch `last` is done, in which the shards got so many bytes."""
         run, self._running = self._running, None
         if run is None or run.batch != last.batch or run.is_start:
             return
@@ -122,9 +120,7 @@ class Allowance:
         self._records = self._next(self._records, run.of_records, took_s, self._most, records)
         self._hops = self._next(self._hops, run.of_hops, took_s, self._most_hops, hops)
         if run.records >= _FEW:
-            if self._each is None or self._measured_in == 0:
-                self._each = max(1.0, size_of() / run.records)
-            self._measured_in = (self._measured_in + 1) % _MEASURE_EVERY
+            self._each = max(1.0, size / run.records)
 
     def _next(
         self, share: float, used: float, took_s: float, most: int, fair: deque[float]

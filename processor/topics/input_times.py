@@ -22,7 +22,6 @@ repeats.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from typing import NamedTuple
 
 import msgspec
 
@@ -31,6 +30,7 @@ from ikebana.codecs.diff import add_times, pack_times
 from ikebana.processor.base.diff_reader import ContradictionError
 from ikebana.processor.base.offsets import Offsets, Positions, have_reached
 from ikebana.processor.base.rows import FIRST, InSource, Judged, Seen
+from ikebana.processor.base.transition import NOTHING_REPLAYED, Replayed
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics import event_time, transactions
 from ikebana.processor.topics.event_time import Where
@@ -201,11 +201,20 @@ class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
         return None if self.frontier else self.base
 
 
-class Learned(NamedTuple):
-    """The reports of the shards on a batch: times, and the numbers of new facts by input."""
+class ShardReports(msgspec.Struct, frozen=True):
+    """The reports of all shards on a batch, from which the next one is minted.
 
-    seen: list[Seen]
-    facts: list[dict[str, list[int]]]
+    * `seen`: the reports on inputs' times that came with the batch.
+    * `facts`: the numbers of new facts of CDCv2 by input, packed by `pack_times`.
+    * `replayed`: the progress of a transition, by all shards.
+    * `size`: the number of bytes of the packed rows that the shards got.
+    """
+
+    batch: int
+    seen: list[Seen] = []
+    facts: list[dict[str, list[int]]] = []
+    replayed: Replayed = NOTHING_REPLAYED
+    size: int = 0
 
 
 def key_of(source: Input) -> str:
@@ -217,7 +226,7 @@ def key_of(source: Input) -> str:
 def learned(
     plan: Plan,
     knowledge: Mapping[str, InputTimes],
-    news: Learned,
+    reports: ShardReports,
     positions: Offsets,
     ends: Offsets,
     idle: Mapping[str, Set[Where]],
@@ -233,7 +242,7 @@ def learned(
         changes = [t for s in plan.inputs if s.transaction_topic == topic for t in s.topics]
         result[topic_key(topic)] = _transactions(
             before,
-            [seen for seen in news.seen if seen.input == topic_key(topic)],
+            [seen for seen in reports.seen if seen.input == topic_key(topic)],
             {name: positions.get(name, {}) for name in changes},
             {name: ends.get(name, {}) for name in changes},
         )
@@ -242,9 +251,9 @@ def learned(
             before = knowledge.get(source.name, InputTimes())
             if source.event_time is not None:
                 silent = idle.get(source.name, frozenset())
-                result[source.name] = _events(source, before, news, ends, silent)
+                result[source.name] = _events(source, before, reports, ends, silent)
             else:
-                result[source.name] = _facts(source, before, news)
+                result[source.name] = _facts(source, before, reports)
     return result
 
 
@@ -281,13 +290,13 @@ def _transactions(
 def _events(
     source: Input,
     before: InputTimes,
-    news: Learned,
+    reports: ShardReports,
     partitions: Offsets,
     idle: Set[Where],
 ) -> InputTimes:
     greatest: Positions = before.greatest
     log = before.log
-    for seen in news.seen:
+    for seen in reports.seen:
         if seen.input == source.name and seen.greatest is not None:
             greatest = event_time.merged(greatest, {seen.topic: {seen.partition: seen.greatest}})
         if seen.input == source.name and seen.judged is not None:
@@ -303,21 +312,21 @@ def _events(
     )
 
 
-def _facts(source: Input, before: InputTimes, news: Learned) -> InputTimes:
-    coverage = covered(source.name, before.coverage or Coverage(), news)
+def _facts(source: Input, before: InputTimes, reports: ShardReports) -> InputTimes:
+    coverage = covered(source.name, before.coverage or Coverage(), reports)
     return msgspec.structs.replace(before, frontier=coverage.frontier, coverage=coverage)
 
 
-def covered(name: str, before: Coverage, news: Learned) -> Coverage:
+def covered(name: str, before: Coverage, reports: ShardReports) -> Coverage:
     """Advance the coverage of an input of facts by the statements and facts of a batch."""
     statements = []
-    for seen in news.seen:
+    for seen in reports.seen:
         for lower, upper, packed in seen.statements if seen.input == name else ():
             counts: dict[int, int] = {}
             add_times(counts, packed)
             statements.append(Progress(lower, upper, counts))
     new: dict[int, int] = {}
-    for facts in news.facts:
+    for facts in reports.facts:
         add_times(new, facts.get(name, ()))
     return advanced(before, statements, new)
 

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from ikebana.errors import SourceError
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
-from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.checkpoint.commits import Marker, reports_of
 from ikebana.processor.engine import task as shard_batch
 from ikebana.processor.engine.task import Job
 from ikebana.processor.kafka.broker import Broker
@@ -20,7 +20,7 @@ from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.takeover import take_over
 from ikebana.processor.planning import progress
 from ikebana.processor.spark.source import StreamReader
-from ikebana.processor.spark.source_task import SourceConfig, inputs_told
+from ikebana.processor.spark.source_task import SourceConfig, inputs_told, tell_reports
 from support.pipeline_processes import create, produce
 
 pytestmark = pytest.mark.kafka
@@ -53,6 +53,7 @@ class Driven:
         logged = Checkpoint(settings.checkpoint).layout(birth).logged
         taken = take_over(self.plan, settings, birth, logged, lambda: None, "a test")
         self.stop = folder / f"{name}.stop"
+        tell_reports(self.stop, taken.state.reports)
         self._job = Job(
             plan=self.plan,
             kafka=kafka,
@@ -105,6 +106,7 @@ class Driven:
             marker = shard_batch.run(self._job, shard, self._states.get(shard), rows[shard])
             self._states[shard] = shard_batch.encode_state(marker.manifest)
             found.append(marker)
+        tell_reports(self.stop, reports_of(found))
         return found
 
 

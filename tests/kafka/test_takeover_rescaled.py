@@ -10,6 +10,7 @@ from ikebana import Input, Output, Plan
 from ikebana.errors import CheckpointError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
+from ikebana.processor.checkpoint.commits import reports_of
 from ikebana.processor.kafka import client, transactions
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import DatedInputs, Inputs
@@ -43,13 +44,15 @@ class Rescaled:
     def taken(self) -> Takeover:
         batch = self.last.batch
         logged = Logged(self.last, batch, batch)
-        return take_over(
+        result = take_over(
             self.plan, self.settings, self.birth, lambda: logged, lambda: None, "a test"
         )
+        self.reports = result.state.reports
+        return result
 
     def batch(self, facts: dict[int, int] | None = None) -> None:
         """Commit a batch in which each shard has found so many facts of time 5."""
-        kafka = self.settings.kafka
+        kafka, committed = self.settings.kafka, []
         self.last = replace(self.last, batch=self.last.batch + 1)
         for shard in range(self.birth.shards):
             marker = transactions.last_marker(RangeReader(kafka), self.plan.markers_topic, shard)
@@ -62,6 +65,8 @@ class Rescaled:
                 dict(kafka), transactions.task_id(self.birth.id, shard), 60
             )
             commit_marker(sender, self.plan.markers_topic, after)
+            committed.append(after)
+        self.reports = reports_of(committed)
 
     def rescale(self, shards: int) -> None:
         """What `ikebana rescale` writes, but for the state."""
@@ -77,7 +82,7 @@ class Rescaled:
         """How many facts of which times the next batch will know of."""
         admin = client.admin(self.settings.kafka)
         known, _ = DatedInputs(self.plan, admin, self.settings.kafka).knowledge(
-            self.last, {self.plan.name + ".in": {0: 0}}
+            self.last, {self.plan.name + ".in": {0: 0}}, self.reports
         )
         coverage = known["facts"].coverage
         assert coverage is not None

@@ -17,6 +17,7 @@ from ikebana import Plan
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
+from ikebana.processor.checkpoint.commits import reports_of
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.checkpoint.next_step import Desired, Observed, Step, World, start
 from ikebana.processor.checkpoint.planned_edit import planned
@@ -26,6 +27,7 @@ from ikebana.processor.engine.testing.run import MemoryWorld
 from ikebana.processor.kafka import takeover
 from ikebana.processor.spark import query
 from ikebana.processor.spark.source import StreamReader
+from ikebana.processor.spark.source_task import tell_reports
 from ikebana.testing import Run
 from support.pipeline_processes import create, produce
 
@@ -185,6 +187,8 @@ class KafkaLife:
         config = query._source_config(opening, settings, labels, 1, stop, edit, "")
         self._job = query._job(opening, settings, labels, str(self._folder / "local"), edit)
         self._layout, self._birth = opening.layout, opening.step.birth
+        self._stop = stop
+        tell_reports(stop, opening.takeover.state.reports)
         self._reader = StreamReader(config)
         return result
 
@@ -225,10 +229,14 @@ class KafkaLife:
             for chunk in self._reader.read(share):
                 for _, shard, row in zip(*(each.to_pylist() for each in chunk), strict=True):
                     rows[shard].append(row)
+        markers = []
         for shard in range(len(self._job.labels)) if committed is None else committed:
             marker = task.last_marker(self._job, shard)
             assert marker is not None
-            task.run(self._job, shard, task.encode_state(marker.manifest), rows[shard])
+            state = task.encode_state(marker.manifest)
+            markers.append(task.run(self._job, shard, state, rows[shard]))
+        if committed is None:
+            tell_reports(self._stop, reports_of(markers))
 
     def _write(self, log: str, number: int, text: str) -> None:
         """Write an entry of one of Spark's logs."""

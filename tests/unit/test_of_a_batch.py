@@ -14,7 +14,7 @@ from ikebana.arrangements.run import Run
 from ikebana.codecs.change import Column
 from ikebana.codecs.diff import pack_times
 from ikebana.errors import CheckpointError, FencedError
-from ikebana.processor.base.rows import Tick, Upserts, pack
+from ikebana.processor.base.rows import Seen, Tick, Upserts, pack
 from ikebana.processor.base.transition import Replayed, Stage, Transition
 from ikebana.processor.checkpoint.commits import (
     Adopt,
@@ -23,7 +23,7 @@ from ikebana.processor.checkpoint.commits import (
     Marker,
     first_marker,
     goes_on,
-    replayed_in,
+    reports_of,
     verdict,
 )
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
@@ -264,24 +264,35 @@ def test_an_output_that_was_written_in_part_ends_where_it_was_closed(
     [
         pytest.param([["a", "b"], ["b"]], {"b"}, id="all shards"),
         pytest.param([["a"], []], set(), id="one shard"),
-        pytest.param([["a"]], set(), id="one has said nothing"),
     ],
 )
 def test_a_new_join_has_begun_when_all_shards_say_so(
     found: list[list[str]], expected: set[str]
 ) -> None:
     """R16. Until then its first stage stands still."""
-    told = [marker(shard, 3, replayed=Replayed(names)) for shard, names in enumerate(found)]
+    markers = [marker(shard, 3, replayed=Replayed(names)) for shard, names in enumerate(found)]
 
-    assert {*replayed_in(told, 3, shards=2).done} == expected
+    assert {*reports_of(markers).replayed.done} == expected
 
 
 def test_only_the_last_batch_tells_of_new_joins() -> None:
     """R16. What is in the exchange topic since then is not read yet."""
-    told = [marker(0, 3, replayed=Replayed(["a"])), marker(1, 2, replayed=Replayed(["a"]))]
+    markers = [marker(shard, batch, replayed=Replayed(["a"])) for shard, batch in ((0, 3), (1, 2))]
 
-    assert replayed_in(told, 3, shards=2) == Replayed()
-    assert replayed_in(told, 2, shards=2) == Replayed()
+    assert reports_of(markers).replayed == Replayed()
+
+
+def test_shards_that_are_gone_report_of_the_last_batch_before_the_rescaling_only() -> None:
+    """R16. What they have seen counts; a transition does not wait for them."""
+    seen = Seen("in", "topic", 0, greatest=7)
+    done = marker(0, 3, replayed=Replayed(["a"]), facts={"in": [5, 1]})
+    gone = marker(1, 3, retired=True, seen=[seen], facts={"in": [5, 2]})
+    long_gone = marker(2, 1, retired=True, facts={"in": [5, 4]})
+
+    reports = reports_of([done, gone, long_gone])
+
+    assert (reports.batch, reports.replayed.done, reports.seen) == (3, ["a"], [seen])
+    assert reports.facts == [{"in": [5, 1]}, {"in": [5, 2]}]
 
 
 @dataclass

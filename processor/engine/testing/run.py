@@ -17,7 +17,7 @@ from ikebana.errors import CheckpointError, ConfigError
 from ikebana.processor.base.offsets import Offsets, Positions
 from ikebana.processor.base.rows import KeyedUpdate, Records, Tick, pack, unpack
 from ikebana.processor.base.sharding import hop_chunks, owner_of, shard_of
-from ikebana.processor.base.transition import NOTHING_REPLAYED, ReadBack, Replayed
+from ikebana.processor.base.transition import ReadBack
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged, described
 from ikebana.processor.checkpoint.evolution import begun, edit_under_way
 from ikebana.processor.checkpoint.next_step import Desired, Observed, Step, start
@@ -33,8 +33,8 @@ from ikebana.processor.engine.evaluate import (
     attempt,
     consolidated,
     found_schemas,
-    learned_from,
     plan_of,
+    reports_of,
 )
 from ikebana.processor.engine.testing.topics import Topics
 from ikebana.processor.planning import planner, starts
@@ -43,7 +43,7 @@ from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.plan import ERRORS, Input, Output, Plan
 from ikebana.processor.topics import input_times, reclock, replays
 from ikebana.processor.topics.event_time import Where
-from ikebana.processor.topics.input_times import InputTimes, Learned
+from ikebana.processor.topics.input_times import InputTimes, ShardReports
 from ikebana.processor.topics.intake import Intake, UpdateIntake, intake_of
 from ikebana.processor.topics.literals import as_message, require_readable
 from ikebana.processor.topics.replays import taken_back
@@ -71,14 +71,14 @@ def look_at(
     plan: Plan,
     topics: Topics,
     last: SourceOffset,
-    news: Learned,
+    reports: ShardReports,
     asked: BatchRequest,
 ) -> MintingState:
-    """How far the topics go after a batch in which `news` were learned."""
+    """How far the topics go after a batch on which the shards have these reports."""
     names = dict.fromkeys((*plan.topics, *plan.transaction_topics))
     there = {name: topics.ends(name) for name in names}
     idle = dict.fromkeys((source.name for source in plan.inputs), asked.idle)
-    times = input_times.learned(plan, last.input_times, news, last.positions, there, idle)
+    times = input_times.learned(plan, last.input_times, reports, last.positions, there, idle)
     closed = {
         source.name: [
             each
@@ -294,8 +294,7 @@ class Run:
         """Whether the old plan only finishes its work."""
         self._exchange: list[list[bytes]] = [[] for _ in range(shards)]
         self._most = exchange
-        self._news = Learned([], [])
-        self._replayed = NOTHING_REPLAYED
+        self._reports = ShardReports(-1)
         self._ahead: Positions = {}
         """By output that is written in portions, its ends before the first portion."""
         self._unfinished: Unfinished | None = None
@@ -502,8 +501,7 @@ class Run:
         self._begins, shards = begins, len(self.stores)
         self.stores = [MemoryStore() for _ in range(shards)]
         self._birth = self._next = self._unfinished = None
-        self._finishes, self._news = False, Learned([], [])
-        self._replayed = NOTHING_REPLAYED
+        self._finishes, self._reports = False, ShardReports(-1)
         self._ahead.clear()
 
     def _is_over(self) -> bool:
@@ -533,7 +531,7 @@ class Run:
         """The next batch over the records that can be read now; None if there is none."""
         before = self.last
         plan, edited = self._running, self._edited(before)
-        look = look_at(plan, self.topics, before, self._news, asked)
+        look = look_at(plan, self.topics, before, self._reports, asked)
         now_ms = asked.now_ms
         if now_ms is None:
             now_ms = _NO_CLOCK if plan.is_dated else before.upper
@@ -545,7 +543,7 @@ class Run:
                     look.begins, replays.begins(plan, replays.first_offsets(self._begins, before))
                 ),
                 hops={shard: len(rows) for shard, rows in enumerate(self._exchange)},
-                replayed=self._replayed,
+                replayed=self._reports.replayed,
                 read_back=self._read_back(edited, before),
             ),
             reclock.BatchTrigger(now_ms, asked.limit, asked.heartbeat, asked.first, self._most),
@@ -659,8 +657,7 @@ class Run:
         for result in emitted:
             for at, row in hop_chunks(result.hops, len(self.stores)):
                 self._exchange[at].append(pack(row))
-        self._news = learned_from(emitted)
-        self._replayed = Replayed.by_all([result.replayed for result in emitted])
+        self._reports = reports_of(emitted, batch.after.batch)
         self.waiting = sum(result.waiting for result in emitted)
         messages = self.written.take(self._running, emitted, closed)
         ends = {output.name: self.topics.ends(output.topic) for output in self._running.published}
