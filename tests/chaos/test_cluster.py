@@ -40,6 +40,13 @@ def process(node: Node) -> psutil.Process:
     return psutil.Process(node.pid)
 
 
+def leader_and_others(cluster: Cluster, topic: str = _TOPIC) -> tuple[Node, list[Node], str]:
+    """The broker that leads a topic's partition, the other ones, and the servers of these."""
+    leader = cluster.leader_of(topic)
+    others = [node for node in cluster.nodes if node is not leader]
+    return leader, others, ",".join(node.bootstrap_servers for node in others)
+
+
 def commit(servers: str, value: bytes) -> None:
     """Commit a record in place of whoever held the transactional id."""
     with TransactionalProducer({"bootstrap.servers": servers}, "held", 60).transaction() as sender:
@@ -68,9 +75,7 @@ def test_what_was_committed_is_read_and_nothing_in_its_place(
     """R5. Who fences and then reads must not go on from an older record than the last."""
     create(cluster.bootstrap_servers, _TOPIC, 1, replicas=NODES)
     commit(cluster.bootstrap_servers, b"first")
-    deposed = cluster.leader_of(_TOPIC)
-    rest = [node for node in cluster.nodes if node is not deposed]
-    others = ",".join(node.bootstrap_servers for node in rest)
+    deposed, rest, others = leader_and_others(cluster)
     reader = RangeReader({"bootstrap.servers": deposed.bootstrap_servers})
     found: list[bytes | None] = []
 
@@ -105,9 +110,7 @@ def test_a_leader_that_is_apart_tells_old_ends_and_nobody_is_misled(cluster: Clu
         pytest.skip("a network of one's own takes root")
     create(cluster.bootstrap_servers, _TOPIC, 1, replicas=NODES)
     commit(cluster.bootstrap_servers, b"first")
-    alone = cluster.leader_of(_TOPIC)
-    rest = [node for node in cluster.nodes if node is not alone]
-    others = ",".join(node.bootstrap_servers for node in rest)
+    alone, rest, others = leader_and_others(cluster)
     # It knows the leader of now.
     admin = client.admin({"bootstrap.servers": cluster.bootstrap_servers})
     high_watermark(admin)
@@ -133,9 +136,7 @@ def test_a_start_does_not_take_old_progress_for_the_last(cluster: Cluster, tmp_p
         pytest.skip("a network of one's own takes root")
     topic = "out.progress"
     create(cluster.bootstrap_servers, topic, 1, replicas=NODES)
-    alone = cluster.leader_of(topic)
-    rest = [node for node in cluster.nodes if node is not alone]
-    others = ",".join(node.bootstrap_servers for node in rest)
+    alone, rest, others = leader_and_others(cluster, topic)
     output = Output("out", "facts", "out")
     plan = Plan("pipeline", (), (), (output,))
     settings = Settings(str(tmp_path), {"bootstrap.servers": others}, shards=1)
