@@ -276,8 +276,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "markers of any batch tell of hydration": (
         BATCH,
         "processor/checkpoint/commits.py",
-        "        if all(marker.batch == batch for marker in present)\n        else NOTHING_REPLAYED,\n",
-        "        ,\n",
+        "for marker in present)\n        else NOTHING_REPLAYED,\n",
+        "for marker in ())\n        else NOTHING_REPLAYED,\n",
     ),
     "transactional ids without the checkpoint's": (
         CLIENTS,

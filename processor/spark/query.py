@@ -157,6 +157,7 @@ class ProgressSink:
         self._begin = begin
         self._rows = config.rows
         self._stop = Path(config.stop)
+        tell_reports(self._stop, takeover.state.reports)
         left_rows.forget(self._rows)  # of a batch that is repeated, perhaps many times
         self._lease = takeover.lease
         go_on = takeover.state.go_on
@@ -414,7 +415,6 @@ def start(
     running = spark.session()
     labels = _laid_out(running, birth)
     stop = spark.folder / f"stop-{takeover.incarnation}"
-    tell_reports(stop, takeover.state.reports)
     edit = _edit(opening)
     readers = running.sparkContext.defaultParallelism
     config = _source_config(opening, settings, labels, readers, stop, edit, spark.rows)
