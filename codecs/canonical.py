@@ -263,7 +263,7 @@ def refused(codec: str, error: Exception) -> DecodeError:
             # The message quotes payload only in unknown enumeration values, and keys.
             reason = _QUOTED.sub("…", str(error))
             # Said of half of a surrogate pair at the end of a text, too.
-            cut_off = "it is cut off, or has half a surrogate pair"
+            cut_off = "it is empty, cut off, or has half a surrogate pair"
             return DecodeError(codec, cut_off if reason == _TRUNCATED else reason)
         case UnicodeDecodeError():
             return DecodeError(codec, f"byte {error.start} of a string is not UTF-8")

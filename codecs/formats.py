@@ -498,7 +498,8 @@ def fact_codec(name: str) -> FactCodec:
 #
 # Source: confluent_kafka.schema_registry.json_schema; Apicurio's ids have eight bytes.
 
-_LENGTHS = {"confluent": 5, "apicurio": 9}
+FRAMES = {"confluent": 5, "apicurio": 9}
+"""The bytes before the data, by framing."""
 
 
 class Framed:
@@ -512,7 +513,7 @@ class Framed:
     """
 
     def __init__(self, codec: Codec, framing: str) -> None:
-        self._codec, self._length = codec, _LENGTHS[framing]
+        self._codec, self._length = codec, FRAMES[framing]
 
     def key(self, key: bytes | None) -> bytes | None:
         return self._codec.key(self._bare_key(key))

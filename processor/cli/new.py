@@ -1,5 +1,6 @@
 """Commands for those who write pipeline files: a first file, and the JSON Schema of all."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,7 +84,7 @@ def new_command(
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"could not write {file}: {error.strerror}") from error
-    pipeline = f"{file.stem}:pipeline" if file.suffix == ".py" else file
+    pipeline = f"{file.stem}:pipeline" if file.suffix == ".py" else shlex.quote(str(file))
     click.echo(f"wrote {file}; `ikebana explain {pipeline}` shows what it will do", err=True)
 
 

@@ -37,11 +37,14 @@ Ask = Callable[[AdminClient, Mapping[str, int]], Positions]
 # How long to ask again for a topic that existed: a broker may not have heard of it yet.
 _GONE_S = 5.0
 _PAUSE_S = 0.5
+# The second is the answer for a name that no topic can have.
+_NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION)
 
 
 def describe(admin: AdminClient, names: Iterable[str]) -> dict[str, TopicInfo]:
     """Describe the topics of these names that exist."""
-    asked = TopicCollection(list(names))
+    # Clients refuse to ask for an empty name.
+    asked = TopicCollection([name for name in names if name])
 
     def ask() -> dict[str, TopicInfo]:
         described = {}
@@ -50,7 +53,7 @@ def describe(admin: AdminClient, names: Iterable[str]) -> dict[str, TopicInfo]:
             try:
                 description = answer.result()
             except KafkaException as error:
-                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                if error.args[0].code() in _NO_TOPIC:
                     continue
                 raise
             described[name] = TopicInfo(str(description.topic_id), len(description.partitions))

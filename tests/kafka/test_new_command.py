@@ -52,5 +52,6 @@ def test_an_empty_topic_has_nothing_to_show(broker: Broker) -> None:
     topics.create(client.admin(settings), "new-empty", 2, 1, {})
 
     assert sampled(settings, "new-empty") == []
-    with pytest.raises(SourceError, match='there is no topic "new-nowhere"'):
-        sampled(settings, "new-nowhere")
+    for name in ("new-nowhere", "no name of a topic!", ""):
+        with pytest.raises(SourceError, match=f'there is no topic "{name}"'):
+            sampled(settings, name)

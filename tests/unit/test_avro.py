@@ -586,7 +586,7 @@ def test_an_upserts_schemas_may_be_in_headers() -> None:
             Needs(),
             b"{",
             ROW_BYTES,
-            "JSON key: it is cut off, or has half a surrogate pair",
+            "JSON key: it is empty, cut off, or has half a surrogate pair",
             id="a key that is no JSON",
         ),
         pytest.param(

@@ -77,8 +77,8 @@ def test_other_data_have_one_form(message: bytes, expected: bytes) -> None:
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        pytest.param(b"", "it is cut off, or has half a surrogate pair", id="nothing"),
-        pytest.param(b"[1,", "it is cut off, or has half a surrogate pair", id="truncated"),
+        pytest.param(b"", "it is empty, cut off, or has half a surrogate pair", id="nothing"),
+        pytest.param(b"[1,", "it is empty, cut off, or has half a surrogate pair", id="truncated"),
         pytest.param(b"NaN", "JSON is malformed: invalid character (byte 0)", id="NaN"),
         pytest.param(b"Infinity", "JSON is malformed: invalid character (byte 0)", id="Infinity"),
         pytest.param(b"-Infinity", "JSON is malformed: invalid character (byte 1)", id="minus it"),
@@ -92,7 +92,7 @@ def test_other_data_have_one_form(message: bytes, expected: bytes) -> None:
         pytest.param(b'"\xed\xa0\x80"', "byte 0 of a string is not UTF-8", id="raw surrogate"),
         pytest.param(
             b'"\\ud800"',
-            "it is cut off, or has half a surrogate pair",
+            "it is empty, cut off, or has half a surrogate pair",
             id="lone surrogate",
         ),
         pytest.param(b"[" * 100_000, "it is nested too deeply", id="nested lists"),

@@ -122,7 +122,7 @@ def test_a_null_message_is_a_tombstone(form: Format) -> None:
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (b"", "it is cut off, or has half a surrogate pair"),
+        (b"", "it is empty, cut off, or has half a surrogate pair"),
         (b"null", "Expected `object`, got `null`"),
         (b"[]", "Expected `object`, got `array`"),
         (b"hunter2", "JSON is malformed: invalid character (byte 0)"),

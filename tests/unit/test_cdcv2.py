@@ -187,11 +187,11 @@ def test_json_of_others_becomes_canonical() -> None:
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        pytest.param(None, "it is cut off, or has half a surrogate pair", id="null"),
-        pytest.param(b"", "it is cut off, or has half a surrogate pair", id="empty"),
+        pytest.param(None, "it is empty, cut off, or has half a surrogate pair", id="null"),
+        pytest.param(b"", "it is empty, cut off, or has half a surrogate pair", id="empty"),
         pytest.param(
             b'{"updates":[',
-            "it is cut off, or has half a surrogate pair",
+            "it is empty, cut off, or has half a surrogate pair",
             id="cut",
         ),
         pytest.param(b"\xff", "JSON is malformed: invalid character (byte 0)", id="no JSON"),

@@ -154,8 +154,8 @@ def test_a_bad_value_goes_to_its_key_with_an_error_record(place: PartitionRange)
             "topic": "t",
             "partition": 3,
             "offset": 11,
-            "reason": "could not decode value as JSON: it is cut off, or has half a surrogate "
-            "pair",
+            "reason": "could not decode value as JSON: it is empty, cut off, or has half a "
+            "surrogate pair",
             "key": base64.b64encode(b"1.0").decode(),
             "value": base64.b64encode(b"{").decode(),
         }

@@ -201,7 +201,7 @@ def test_a_plain_message_is_one_upsert_or_one_delete(
         pytest.param(
             b"{",
             b"1",
-            "could not decode key as JSON: it is cut off, or has half a surrogate pair",
+            "could not decode key as JSON: it is empty, cut off, or has half a surrogate pair",
             None,
             id="key",
         ),
@@ -209,14 +209,14 @@ def test_a_plain_message_is_one_upsert_or_one_delete(
         pytest.param(
             b"1.0",
             b"{",
-            "could not decode value as JSON: it is cut off, or has half a surrogate pair",
+            "could not decode value as JSON: it is empty, cut off, or has half a surrogate pair",
             b"1",
             id="value",
         ),
         pytest.param(
             b"{",
             b"{",
-            "could not decode key as JSON: it is cut off, or has half a surrogate pair",
+            "could not decode key as JSON: it is empty, cut off, or has half a surrogate pair",
             None,
             id="both",
         ),

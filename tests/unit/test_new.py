@@ -15,7 +15,7 @@ from ikebana.processor.authoring.proposing.writing import WRITERS
 from ikebana.processor.cli.main import cli
 from ikebana.processor.explain.explanation import explained
 from support.doc_blocks import ROOT
-from support.proposed import in_python, in_sql
+from support.proposed import in_python, in_sql, run_of
 from support.recorded_mariadb import FOLDER, Recorded
 
 YAML = WRITERS["yaml"]
@@ -153,6 +153,52 @@ def test_keys(keys: list[bytes | None], form: str, mode: str) -> None:
     assert (source.key_format, source.mode) == (form, mode)
 
 
+@pytest.mark.parametrize(
+    ("sample", "form", "key", "options"),
+    [
+        pytest.param(
+            Sample((5).to_bytes(8), b'{"n":1}'), "json", "bytes", {}, id="a key of Java's Long"
+        ),
+        pytest.param(
+            Sample(b"\0\0\0\0\7\2", b'{"n":1}'), "json", "bytes", {}, id="a key alone in Avro"
+        ),
+        pytest.param(Sample(b"\0\0\0\0\7\2", None), "json", "bytes", {}, id="a tombstone"),
+        pytest.param(Sample(b"1", (5).to_bytes(8)), "bytes", "json", {}, id="Java's Long"),
+        pytest.param(
+            Sample(b"1", b'\0\0\0\0\7{"n":1}'),
+            "json",
+            "json",
+            {"framing": "confluent"},
+            id="JSON Schema",
+        ),
+        pytest.param(
+            Sample(bytes(8) + b'\7{"id":1}', bytes(8) + b'\7{"__deleted":"false","id":1}'),
+            "debezium-flat-json",
+            "json",
+            {"framing": "apicurio"},
+            id="JSON Schema of Apicurio",
+        ),
+        pytest.param(
+            Sample(b"1", b'{"n":1}', (("__value_schema_id", b"\1" + bytes(16)),)),
+            "json",
+            "json",
+            {},
+            id="JSON Schema in a header",
+        ),
+    ],
+)
+def test_serializers_are_known_by_what_they_write(
+    sample: Sample, form: str, key: str, options: dict[str, str]
+) -> None:
+    """An id alone makes no Avro: JSON may follow it, and numbers begin with zeros, too."""
+    run = run_of([sample])
+
+    source = run.source
+    assert (source.value_format, source.key_format, dict(source.options)) == (form, key, options)
+    assert len(run.rows) == (sample.value is not None)
+    assert not run.errors
+
+
 def test_what_dms_does_not_tell_is_a_guess_that_is_named() -> None:
     """An input of it needs a key."""
     proposal = propose("t", stored("dms", "insert"))
@@ -218,10 +264,11 @@ def test_avro_has_a_registry() -> None:
 
 def test_without_a_topic_it_is_a_sample(tmp_path: Path) -> None:
     """Which runs as it is, and is not written over another file."""
-    path = tmp_path / "first.yaml"
+    path = tmp_path / "a first.yaml"
     told = CliRunner().invoke(cli, ["new", str(path), "--brokers", "there:1"])
 
     assert told.exit_code == 0, told.output
+    assert f"`ikebana explain '{path}'`" in told.stderr
     assert path.read_text() == YAML.sample("there:1")
     plan, settings = parse(path.read_text(), "first.yaml", environ={})
     assert explained(plan, settings).fingerprint

@@ -14,7 +14,7 @@ from ikebana.codecs.changes import WORDS
 from ikebana.codecs.column_encodings import Schema
 from ikebana.codecs.debezium_rows import PLACEHOLDER, Unavailable
 from ikebana.codecs.encodings import of_extended_json
-from ikebana.codecs.formats import Format, KeyFormat
+from ikebana.codecs.formats import FRAMES, Format, KeyFormat
 from ikebana.processor.authoring.proposing.kinds import (
     Kind,
     common,
@@ -94,13 +94,14 @@ def gathered(seen: Sequence[Seen], table: str | None = None) -> Evidence:
     )
 
 
-# Confluent's and Apicurio's serializers write a zero byte and an id before the data.
-_FRAMED = 5
-
-
 def is_framed(data: bytes) -> bool:
-    """Return whether bytes have the prefix of serializers with a schema registry."""
-    return len(data) > _FRAMED and data[0] == 0
+    """Return whether bytes have the prefix of serializers with a schema registry.
+
+    It is a zero byte and an id, which begins at 1: four bytes of Confluent's, eight of Apicurio's.
+    So a small number, in the eight bytes of Java, has none.
+    """
+    wide = not any(data[1:5])
+    return data[:1] == b"\0" and len(data) > FRAMES["apicurio" if wide else "confluent"]
 
 
 _decode = canonical.decoder(Any)
@@ -120,10 +121,10 @@ def names_schema(sample: Sample, part: str) -> bool:
     return any(name in names for name, _ in sample.headers or ())
 
 
-def key_format(samples: Sequence[Sample]) -> KeyFormat:
-    """Choose the format of keys: JSON if all keys are JSON, else bytes."""
+def key_format(samples: Sequence[Sample], values: Format) -> KeyFormat:
+    """Choose the format of keys: Avro beside values in it, JSON if all are JSON, else bytes."""
     keyed = [(s.key, names_schema(s, "key")) for s in samples if s.key is not None]
-    if keyed and all(named or is_framed(key) for key, named in keyed):
+    if keyed and values == "avro" and all(named or is_framed(key) for key, named in keyed):
         return "avro"
     return "json" if all(parsed(key) is not ... for key, _ in keyed) else "bytes"
 
@@ -135,7 +136,7 @@ _PLAIN: tuple[Format, ...] = ("json", "bytes")
 
 def value_format(samples: Sequence[Sample]) -> Format:
     """Choose the most frequent format of values; `json` if there are no values."""
-    votes = Counter(_format_of(sample) for sample in samples if sample.value not in (None, b""))
+    votes = Counter(_format_of(s, s.value) for s in samples if s.value)
     # A topic of changes may also have other messages, such as heartbeats and plain JSON.
     by_votes: list[Format] = [form for form, _ in votes.most_common()]
     later = (_PLAIN, _LAST)
@@ -143,12 +144,12 @@ def value_format(samples: Sequence[Sample]) -> Format:
     return (by_votes or ["json"])[0]
 
 
-def _format_of(sample: Sample) -> Format:
-    if sample.value is None or is_framed(sample.value) or names_schema(sample, "value"):
+def _format_of(sample: Sample, data: bytes) -> Format:
+    if is_framed(data) or names_schema(sample, "value"):
         return "avro"
     if {"time", "diff"} <= {name for name, _ in sample.headers or ()}:
         return "diff"
-    value = parsed(sample.value)
+    value = parsed(data)
     if value is ...:
         return "bytes"
     return of_object(value) if isinstance(value, dict) else "json"

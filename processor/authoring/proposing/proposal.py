@@ -19,7 +19,7 @@ from ikebana.codecs.avro import AvroDecoder
 from ikebana.codecs.avro_schema import Framing, Schemas, SchemaUnknown, locate
 from ikebana.codecs.column_encodings import full_name
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.formats import FORMATS, Format, InputTraits, KeyFormat
+from ikebana.codecs.formats import FORMATS, FRAMES, Format, InputTraits, KeyFormat
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.authoring.proposing.formats import (
@@ -72,6 +72,19 @@ def framing_of(samples: Sequence[Sample]) -> Framing:
     values = [s.value for s in samples if s.value is not None and is_framed(s.value)]
     wide = bool(values) and all(value[1:5] == bytes(4) for value in values)
     return "apicurio" if wide else "confluent"
+
+
+def _bare_json(samples: Sequence[Sample], framing: Framing) -> list[Sample] | None:
+    """Strip what serializers of JSON Schema write before JSON; None if other data is there."""
+    length = FRAMES.get(framing, 0)
+
+    def bare(data: bytes | None) -> bytes | None:
+        return data[length:] if data and data[0] == 0 else data
+
+    stripped = [s._replace(key=bare(s.key), value=bare(s.value)) for s in samples]
+    stripped = [s._replace(headers=()) for s in stripped]
+    are_objects = all(isinstance(parsed(s.value), dict) for s in stripped if s.value)
+    return stripped if are_objects else None
 
 
 def evidence_of_avro(
@@ -176,23 +189,29 @@ def propose(
     if not samples:
         note = "The topic has no messages that could be read: format and key are guesses."
         return Proposal(topic, notes=(note,))
-    form = value_format(samples)
+    form, options = value_format(samples), {}
+    framing = framing_of(samples)
+    if form == "avro" and (bare := _bare_json(samples, framing)) is not None:
+        samples, form = bare, value_format(bare)
+        options = {"framing": framing} if framing in FRAMES else {}
     there = sum(sample.value is not None for sample in samples)
-    proposal = Proposal(topic, form, key_format(samples)).noting(
+    proposal = Proposal(topic, form, key_format(samples, form), options=options).noting(
         f"Seen: {counted(len(samples), 'message')}, of which {there} have a value."
     )
+    if options:
+        proposal = proposal.noting("Before the JSON is the id of a schema, which is skipped.")
     if form != "avro":
         proposal, evidence = _of_a_table(proposal, partial(evidence_of, form, samples), table)
         if form == "debezium-flat-json" and evidence.keyless and not _identity(evidence):
             return _as_rows_that_stay(proposal, samples)
         return _declared(proposal, evidence, samples)
-    framing = framing_of(samples)
-    options = {} if framing == "confluent" else {"framing": framing}
-    proposal = replace(proposal, options=options)
+    if framing != "confluent":
+        proposal = replace(proposal, options={"framing": framing})
     if schemas is None:
         return _declared(proposal, gathered([]), samples).noting(
-            "Values are in Avro. Their schemas are in a registry, and were not read.",
-            "Name it with --registry: then format, key and columns come from the schemas.",
+            "Values are in Avro, or in Protobuf, which has a format of its own. Their schemas "
+            "are in a registry, and were not read.",
+            "Name it with --registry: then format, key and columns come from Avro schemas.",
         )
     of_avro = evidence_of_avro(samples, schemas, framing)
     if of_avro.unread:
@@ -226,8 +245,8 @@ def _as_rows_that_stay(proposal: Proposal, samples: Sequence[Sample]) -> Proposa
     evidence = evidence_of("json", samples)
     rows = [Row({n: of for n, of in row.values.items() if n != "schema"}) for row in evidence.rows]
     proposal = replace(proposal, value="json").noting(
-        "Rows are in the field payload, and their schema is not used: with a key in the "
-        "messages, the format is debezium-flat-json."
+        "No key is in the messages or their rows: what is a delete by debezium-flat-json is a row "
+        "here, and schemas are not used. With a key in the messages, that is the format."
     )
     return _declared(proposal, evidence._replace(rows=rows), samples)
 
@@ -271,14 +290,10 @@ def _keyed(
     if traits.is_updates:
         return proposal
     if traits.kind == "rows":
-        keyless = sum(sample.key is None for sample in samples)
-        if keyless == len(samples):
+        if all(sample.key is None for sample in samples):
             return replace(proposal, mode="append").noting(
                 "No message has a key: each is a row that stays (mode: append)."
             )
-        if keyless:
-            note = f"{keyless} messages have no key: they will be error records."
-            proposal = proposal.noting(note)
         if proposal.key == "bytes":
             proposal = proposal.noting("Keys are no JSON: they are taken as bytes.")
         return proposal
