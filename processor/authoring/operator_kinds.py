@@ -52,7 +52,7 @@ from ikebana.processor.planning.plan import (
 from ikebana.processor.relational import sections
 from ikebana.processor.relational.matching import Outer
 from ikebana.processor.relational.rows import SetOperation
-from ikebana.processor.relational.sections import Derived, Windowed, from_sql, iterated, windowed
+from ikebana.processor.relational.sections import Derived, from_sql, iterated, windowed
 
 _PYTHON: tuple[Kind, ...] = get_args(Kind)
 
@@ -357,8 +357,8 @@ def _as_first(part: OperatorPart, name: str, source: str) -> tuple[Derived, ...]
 
 def _as_window(part: OperatorPart, name: str, source: str) -> tuple[Derived, ...]:
     """What `window` becomes."""
-    of = Windowed(part.functions, part.partition, part.order, part.frame, part.having)
-    return (windowed(name, source, of),)
+    over = part.partition, part.order, part.frame, part.having
+    return (windowed(name, source, part.functions, *over),)
 
 
 def _as_iterate(part: OperatorPart, name: str, query: str) -> tuple[Derived, ...]:

@@ -35,7 +35,6 @@ from ikebana.processor.planning.plan import (
 
 if TYPE_CHECKING:
     from ikebana.processor.relational.rows import SetOperation
-    from ikebana.processor.relational.sections import Derived
 
 
 def identifier(expression: str) -> str:
@@ -350,9 +349,7 @@ class Collection(Generic[Key, Value]):
         """
         source = self.built()
         select = steps.project(*columns).select if columns else None
-        return self._with_section(
-            lambda s: s.distinct(name or f"{source}_distinct", source, select)
-        )
+        return self._derived("distinct", name or f"{source}_distinct", source, select)
 
     def union(
         self, *others: "Collection[Any, Any]", every: bool = False, name: str | None = None
@@ -411,9 +408,7 @@ class Collection(Generic[Key, Value]):
         left, met = self.built(), right.built_in(self.parts)
         operator, columns = name or f"{left}_{kind}_{met}", pairs(select, "select")
         inputs = tuple(zip(two(aliases, "aliases"), (left, met), strict=True))
-        return self._with_section(
-            lambda s: s.outer(operator, kind, inputs, texts(on, "on"), columns)
-        )
+        return self._derived("outer", operator, kind, inputs, texts(on, "on"), columns)
 
     def first(
         self,
@@ -426,9 +421,7 @@ class Collection(Generic[Key, Value]):
         """Keep the first rows in an order, such as `amount DESC`, of each partition."""
         source, by = self.built(), texts(partition, "partition")
         operator = name or f"{source}_first"
-        return self._with_section(
-            lambda s: s.first(operator, source, by, texts(order, "order"), count)
-        )
+        return self._derived("first", operator, source, by, texts(order, "order"), count)
 
     def window(
         self,
@@ -456,13 +449,11 @@ class Collection(Generic[Key, Value]):
         (0, {'n': 2, 'so_far': 2}) 0 1
         (0, {'n': 5, 'so_far': 7}) 0 1
         """
-        from ikebana.processor.building.views import windowed
-
         source, by = self.built(), texts(partition, "partition")
         operator = name or f"{source}_window"
         listed = pairs({**(functions or {}), **named}, "functions")
-        parts = listed, by, texts(order, "order"), frame, texts(having, "having")
-        return Collection(self.parts, windowed(self.parts, operator, source, parts))
+        over = by, texts(order, "order"), frame, texts(having, "having")
+        return self._derived("windowed", operator, source, listed, *over)
 
     def to(
         self,
@@ -536,9 +527,7 @@ class Collection(Generic[Key, Value]):
     ) -> "Collection[Any, Any]":
         sources = (self.built(), *(each.built_in(self.parts) for each in others))
         operator = name or f"_{kind}_".join(sources)
-        return self._with_section(
-            lambda s: s.set_operation(operator, kind, operation, sources, every=every)
-        )
+        return self._derived("set_operation", operator, kind, operation, sources, every=every)
 
     def _matching(
         self,
@@ -551,14 +540,10 @@ class Collection(Generic[Key, Value]):
         left, met = self.built(), right.built_in(self.parts)
         inputs = tuple(zip(two(aliases, "aliases"), (left, met), strict=True))
         operator = name or f"{left}_{kind}_{met}"
-        return self._with_section(lambda s: s.matching(operator, kind, inputs, texts(on, "on")))
+        return self._derived("matching", operator, kind, inputs, texts(on, "on"))
 
-    def _with_section(self, section: "Callable[[Any], Derived]") -> "Collection[Any, Any]":
-        """Add the operators that a section of `relational.sections` becomes."""
-        # DuckDB takes a while to import, and memory: only where there is SQL.
-        from ikebana.processor.building.views import derived
-
-        return Collection(self.parts, derived(self.parts, section))
+    def _derived(self, *section: Any, **options: Any) -> "Collection[Any, Any]":
+        return Collection(self.parts, self.parts.derive(*section, **options))
 
     def _then(self, step: Step) -> "Collection[Any, Any]":
         """Append a step; conditions merge into the step that follows them, as in a file."""
@@ -585,14 +570,11 @@ def add_join(
     """Add a delta join, of which some inputs may be outer, and return its collection."""
     if not left and not full:
         return _add_operator(parts, join)
-    # DuckDB takes a while to import, and memory: only where there is SQL.
-    from ikebana.processor.building.views import derived
-
     conditions = [
         tuple((k, texts(on, f"the conditions of {k!r}")) for k, on in each.items())
         for each in (left, full)
     ]
-    return Collection(parts, derived(parts, lambda s: s.delta(join, *conditions)))
+    return Collection(parts, parts.derive("delta", join, *conditions))
 
 
 def concat(

@@ -4,12 +4,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.linear.sql_functions import SqlFunction, as_written
 from ikebana.processor.linear.steps import Step
 from ikebana.processor.planning.plan import Input, Linear, Operator, Output
+
+if TYPE_CHECKING:
+    from ikebana.processor.relational.sections import Derived
 
 # Frames of files in this folder are ours.
 _OURS = str(Path(__file__).resolve().parents[1])
@@ -87,6 +90,38 @@ class Parts:
         for at, place in enumerate(places):
             self.places.setdefault(f"{path}.steps.{at}", place)
         return operator.name
+
+    def derive(self, section: str, *arguments: Any, **options: Any) -> str:
+        """Add the operators that a section becomes, and return the name of the last.
+
+        `section` is the name of a function of `relational.sections`, which is called with the
+        arguments and options.
+
+        Raises:
+            ConfigError: the section is refused, or reads a collection with a problem of its own.
+        """
+        # DuckDB takes a while to import, and memory: only where there is SQL.
+        from ikebana.processor.linear.scope import ExpressionError
+        from ikebana.processor.relational import sections
+        from ikebana.processor.relational.making import KnownRelations, MakingError, UnmadeError
+
+        derived: Derived = getattr(sections, section)(*self.with_functions(arguments), **options)
+        try:
+            operators = derived.make(KnownRelations(self.inputs.values(), self.operators.values()))
+        except (MakingError, ExpressionError) as error:
+            part = getattr(error, "part", "") or derived.kind
+            raise ConfigError(
+                f'cannot make "{derived.name}": {part}: {as_written(str(error))}'
+            ) from None
+        except UnmadeError:
+            raise ConfigError(
+                f'cannot make "{derived.name}": it reads a collection that has a problem of its '
+                "own",
+                hint="Look at `plan()` without it: it lists every problem.",
+            ) from None
+        for operator in operators:
+            self.add(operator)
+        return operators[-1].name
 
     def publish(self, output: Output) -> None:
         """Add an output; raise a ConfigError if another one has its name."""

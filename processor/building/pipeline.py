@@ -255,10 +255,7 @@ class Pipeline:
         Raises:
             ConfigError: the query is refused, with its place and what to write instead.
         """
-        # DuckDB takes a while to import, and memory: only where there is SQL.
-        from ikebana.processor.building.views import view
-
-        return Collection(self._parts, view(self._parts, name, query, key))
+        return Collection(self._parts, self._parts.derive("from_sql", name, query, key))
 
     def iterate(
         self, name: str, query: str, *, columns: Mapping[str, str], rounds: int = 0
@@ -282,10 +279,8 @@ class Pipeline:
         Raises:
             ConfigError: the query is refused.
         """
-        from ikebana.processor.building.views import iterated
-
-        listed = pairs(columns, "columns")
-        return Collection(self._parts, iterated(self._parts, name, query, listed, rounds))
+        section = "iterated", name, query, pairs(columns, "columns"), rounds
+        return Collection(self._parts, self._parts.derive(*section))
 
     def function(
         self,

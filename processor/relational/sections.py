@@ -331,10 +331,10 @@ class Windowed:
     """
 
     functions: Pairs
-    partition: Sequence[str] = ()
-    order: Sequence[str] = ()
-    frame: str = ""
-    having: Sequence[str] = ()
+    partition: Sequence[str]
+    order: Sequence[str]
+    frame: str
+    having: Sequence[str]
 
     def query(self, source: str) -> str:
         """The rows of a source as a query.  Raises: MakingError."""
@@ -365,8 +365,17 @@ class Windowed:
         return " ".join(parts)
 
 
-def windowed(name: str, source: str, of: Windowed) -> Derived:
+def windowed(
+    name: str,
+    source: str,
+    functions: Pairs,
+    partition: Sequence[str],
+    order: Sequence[str],
+    frame: str,
+    having: Sequence[str],
+) -> Derived:
     """A collection with window functions."""
+    of = Windowed(functions, partition, order, frame, having)
 
     def make(pipeline: KnownRelations) -> tuple[Operator, ...]:
         try:

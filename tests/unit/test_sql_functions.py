@@ -247,6 +247,22 @@ def test_values_of_sql_types_are_those_of_python() -> None:
     assert rows_at(found["then"], 0) == [{"then": "2024-02-29T12:00:00.5"}]
 
 
+def test_conditions_of_joins_call_functions_by_their_names() -> None:
+    """Also in joins that are views; a refusal has the name, too."""
+    shop = ik.Pipeline("shop")
+    shop.function("f", doubled, parameters={"n": "BIGINT"}, returns="BIGINT")
+    rows, others = (shop.topic(t, columns=[ik.Column("n", "BIGINT")]).upsert() for t in "ab")
+    rows.anti_join(others, on="f(l.n) = r.n").to("alone")
+    rows.outer_join(others, on="f(l.n) = f(r.n)", select={"m": "f(r.n)"}).to("all")
+    with pytest.raises(ConfigError, match=r'order: "f\(n\)" must be a column'):
+        rows.first(order="f(n)")
+
+    found = shop.evaluate(a=[(1, {"n": 1}, 0), (2, {"n": 2}, 0)], b=[(1, {"n": 2}, 0)])
+
+    assert rows_at(found["alone"], 0) == [{"n": 2}]
+    assert rows_at(found["all"], 0) == [{"m": 4}, {"m": None}]
+
+
 def test_a_function_that_does_not_return_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one of a Python step is."""
     monkeypatch.setenv(calls.LIMIT_VARIABLE, "0.6")
