@@ -115,7 +115,8 @@ def _report(reading: DiffTopic, verifier: Verifier, not_closed: int) -> None:
     topic = reading.topic
     if verifier.verdict() == "not verifiable":
         click.echo(f"{topic}: {counted(not_closed, 'update')}")
-        click.echo(f'not verifiable: "{reading.progress_topic}" holds no progress')
+        lacks = "holds no progress" if reading.is_output else "does not exist: this is no output"
+        click.echo(f'not verifiable: "{reading.progress_topic}" {lacks}')
         sys.exit(EXIT_NOT_VERIFIABLE)
     summary = verifier.summary()
     click.echo(_line_of(topic, summary))

@@ -73,6 +73,7 @@ def snapshot_command(
     if form not in FACT_FORMATS:
         reading = DiffTopic(settings, topic, form)
         try:
+            reading.require_output()
             reading.begin(as_of)
             counts = _accumulated(reading, as_of, counted=OUTPUT_FORMATS[form].as_updates)
             last = reading.last_closed()

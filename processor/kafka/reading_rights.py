@@ -10,14 +10,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 
 from ikebana.codecs.diff import topic_of
 from ikebana.codecs.formats import FACT_FORMATS
 from ikebana.errors import AccessError
 from ikebana.processor.base.offsets import TopicInfo
-from ikebana.processor.kafka import client
+from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.client import (
     REQUEST_S,
     Operations,
@@ -153,10 +153,11 @@ def may_name_group(settings: Mapping[str, str], what: str) -> bool:
 
 def described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
     """Describe each topic with our rights on it: the topic, an error, or None if it is missing."""
-    asked = TopicCollection(list(names))
+    names = list(names)
+    asked = topics.collected(names)
 
     def ask() -> dict[str, State]:
-        states: dict[str, State] = {}
+        states: dict[str, State] = dict.fromkeys(names)
         answers = admin.describe_topics(
             asked, include_authorized_operations=True, request_timeout=REQUEST_S
         )
@@ -165,11 +166,9 @@ def described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
                 description = answer.result()
             except KafkaException as error:
                 cause = error.args[0]
-                if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    states[name] = None
-                elif cause.code() in FORBIDDEN:
+                if cause.code() in FORBIDDEN:
                     states[name] = cause
-                else:
+                elif cause.code() not in topics.NO_TOPIC:
                     raise
                 continue
             topic = TopicInfo(str(description.topic_id), len(description.partitions))

@@ -37,14 +37,13 @@ Ask = Callable[[AdminClient, Mapping[str, int]], Positions]
 # How long to ask again for a topic that existed: a broker may not have heard of it yet.
 _GONE_S = 5.0
 _PAUSE_S = 0.5
-# The second is the answer for a name that no topic can have.
-_NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION)
+NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION)
+"""The codes for a topic that does not exist, and for a name that no topic can have."""
 
 
 def describe(admin: AdminClient, names: Iterable[str]) -> dict[str, TopicInfo]:
     """Describe the topics of these names that exist."""
-    # Clients refuse to ask for an empty name.
-    asked = TopicCollection([name for name in names if name])
+    asked = collected(names)
 
     def ask() -> dict[str, TopicInfo]:
         described = {}
@@ -53,13 +52,18 @@ def describe(admin: AdminClient, names: Iterable[str]) -> dict[str, TopicInfo]:
             try:
                 description = answer.result()
             except KafkaException as error:
-                if error.args[0].code() in _NO_TOPIC:
+                if error.args[0].code() in NO_TOPIC:
                     continue
                 raise
             described[name] = TopicInfo(str(description.topic_id), len(description.partitions))
         return described
 
     return patiently(ask, "the brokers")
+
+
+def collected(names: Iterable[str]) -> TopicCollection:
+    """The topics of these names; the client refuses to ask for an empty one."""
+    return TopicCollection([name for name in names if name])
 
 
 def ends(admin: AdminClient, partitions: Mapping[str, int]) -> Positions:

@@ -511,14 +511,34 @@ def test_check_of_nothing_published_is_not_verifiable(
     assert result.status == 2
 
 
-def test_follow_refuses_a_topic_that_is_no_output(
-    written: Written, ikebana: Callable[..., Result]
+@pytest.mark.parametrize("command", ["follow", "snapshot"])
+def test_a_topic_that_is_no_output_is_refused(
+    command: str, written: Written, ikebana: Callable[..., Result]
 ) -> None:
     """At once, instead of waiting for progress that never comes."""
-    result = ikebana("follow", f"{written.name}.progress")
+    result = ikebana(command, f"{written.name}.progress")
 
     assert f'"{written.name}.progress" is no output of a pipeline' in result.err
     assert result.status == 1
+
+
+def test_check_of_a_topic_that_is_no_output_is_not_verifiable(
+    written: Written, ikebana: Callable[..., Result]
+) -> None:
+    """It has no progress topic."""
+    result = ikebana("check", f"{written.name}.progress")
+
+    assert '.progress.progress" does not exist: this is no output' in result.out
+    assert result.status == 2
+
+
+@pytest.mark.parametrize("name", ["no name of a topic!", ""])
+def test_a_name_that_no_topic_can_have_is_refused(
+    name: str, ikebana: Callable[..., Result]
+) -> None:
+    """As one that does not exist."""
+    for command in ("follow", "check", "snapshot"):
+        assert f'cannot read topic "{name}": it does not exist' in ikebana(command, name).err
 
 
 def test_errors_that_stand_are_listed_with_their_records(
