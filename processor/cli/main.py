@@ -133,8 +133,17 @@ def _abandon_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _fill_streams() -> None:
+    """Open closed standard streams on nothing, or the next file would get their number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(null, "w" if number else "r"))
+
+
 def main() -> None:
     """Run the command line; an `IkebanaError` is printed as a message without a stack."""
+    _fill_streams()
     # Exit handlers run in reverse order, so this one runs last.
     atexit.register(_hush)
     log_lines.choose(os.environ)

@@ -144,6 +144,28 @@ def test_output_that_cannot_be_written_is_no_stack(
     assert (process.returncode, told.decode()) == (status, said)
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_leads_nowhere(tmp_path: Path, closed: str) -> None:
+    """As those of a daemon may be."""
+    file = tmp_path / "p.yaml"
+    file.write_text(PIPELINE)
+    command = [
+        "sh",
+        "-c",
+        f'"$@" {closed}',
+        "sh",
+        sys.executable,
+        "-m",
+        "ikebana",
+        "explain",
+        file,
+    ]
+    done = subprocess.run(command, capture_output=True, timeout=300, check=False)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert bool(done.stdout) == (" >&-" not in f" {closed}")
+
+
 @pytest.mark.parametrize(
     ("word", "said"),
     [
