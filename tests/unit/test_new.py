@@ -199,6 +199,15 @@ def test_serializers_are_known_by_what_they_write(
     assert not run.errors
 
 
+def test_a_key_that_cannot_be_read_is_taken_from_rows() -> None:
+    """A connector whose keys are texts writes the fields of a struct as no JSON."""
+    event = {"before": None, "after": {"id": 1, "n": 2}, "op": "c", "source": {"db": "d"}}
+    run = run_of([Sample(b"Struct{id=1}", json.dumps(event).encode())])
+
+    assert (run.source.key, run.source.mode) == (("id",), "upsert")
+    assert (run.rows, run.errors) == ([{"id": 1, "n": 2}], [])
+
+
 def test_what_dms_does_not_tell_is_a_guess_that_is_named() -> None:
     """An input of it needs a key."""
     proposal = propose("t", stored("dms", "insert"))

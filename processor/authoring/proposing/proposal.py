@@ -308,7 +308,8 @@ def _keyed(
     if of_messages := _key_columns(proposal, evidence):
         note = "The key's columns are the fields of the messages' keys."
         return replace(proposal, key_columns=of_messages).noting(note)
-    if traits.old_images and not evidence.imageless and traits.key_from != "columns":
+    told_apart = traits.old_images and not evidence.imageless and traits.key_from != "columns"
+    if told_apart and proposal.key != "bytes":
         return replace(proposal, mode="diffs").noting(
             "Messages name no key: rows are told apart by their old images (mode: diffs), so the "
             "source must write whole ones and repeat nothing. If the table has a key, name it "
