@@ -149,17 +149,8 @@ def test_a_closed_stream_leads_nowhere(tmp_path: Path, closed: str) -> None:
     """As those of a daemon may be."""
     file = tmp_path / "p.yaml"
     file.write_text(PIPELINE)
-    command = [
-        "sh",
-        "-c",
-        f'"$@" {closed}',
-        "sh",
-        sys.executable,
-        "-m",
-        "ikebana",
-        "explain",
-        file,
-    ]
+    words = [sys.executable, "-m", "ikebana", "explain", str(file)]
+    command = ["sh", "-c", f'"$@" {closed}', "sh", *words]
     done = subprocess.run(command, capture_output=True, timeout=300, check=False)
 
     assert (done.returncode, done.stderr) == (0, b"")
