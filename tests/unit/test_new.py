@@ -221,7 +221,7 @@ def test_nothing_seen_is_said() -> None:
     empty, deleted = propose("t", []), propose("t", [Sample(b"1", None)])
 
     assert "no messages" in empty.notes[0]
-    assert "of which 0 have a value" in deleted.notes[0]
+    assert "none with a value: the format is a guess" in deleted.notes[0]
     assert plan_of(empty).value_format == plan_of(deleted).value_format == "json"
 
 

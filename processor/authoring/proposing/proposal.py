@@ -196,7 +196,8 @@ def propose(
         options = {"framing": framing} if framing in FRAMES else {}
     there = sum(sample.value is not None for sample in samples)
     proposal = Proposal(topic, form, key_format(samples, form), options=options).noting(
-        f"Seen: {counted(len(samples), 'message')}, of which {there} have a value."
+        f"Seen: {counted(len(samples), 'message')}, {there or 'none'} with a value"
+        f"{'.' if there else ': the format is a guess.'}"
     )
     if options:
         proposal = proposal.noting("Before the JSON is the id of a schema, which is skipped.")
@@ -308,8 +309,8 @@ def _keyed(
     if of_messages := _key_columns(proposal, evidence):
         note = "The key's columns are the fields of the messages' keys."
         return replace(proposal, key_columns=of_messages).noting(note)
-    told_apart = traits.old_images and not evidence.imageless and traits.key_from != "columns"
-    if told_apart and proposal.key != "bytes":
+    must_have_columns = traits.key_from == "columns" or proposal.key == "bytes"
+    if traits.old_images and not evidence.imageless and not must_have_columns:
         return replace(proposal, mode="diffs").noting(
             "Messages name no key: rows are told apart by their old images (mode: diffs), so the "
             "source must write whole ones and repeat nothing. If the table has a key, name it "
