@@ -10,7 +10,7 @@ from ikebana.processor.authoring import pipeline
 from ikebana.processor.authoring.pipeline import given_settings
 from ikebana.processor.authoring.pipeline_file import SETTINGS_VARIABLE
 from ikebana.processor.authoring.pipeline_yaml import read_yaml
-from ikebana.processor.building.loading import is_reference, pipeline_named
+from ikebana.processor.building.pipeline import is_reference, pipeline_named
 
 
 def read(

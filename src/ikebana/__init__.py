@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from ikebana.codecs.change import Column
     from ikebana.errors import ConfigError, IkebanaError, PlanError
     from ikebana.processor.building.collection import Collection, Topic, event_time
-    from ikebana.processor.building.loading import load
-    from ikebana.processor.building.pipeline import Pipeline
+    from ikebana.processor.building.pipeline import Pipeline, load
     from ikebana.processor.building.rows import Sql
     from ikebana.processor.engine.evaluate import Evaluation, evaluate
     from ikebana.processor.kernels.state_machine import TOMBSTONE
@@ -61,8 +60,7 @@ _HOMES = {
     "codecs.change": ("Column",),
     "errors": ("ConfigError", "IkebanaError", "PlanError"),
     "processor.building.collection": ("Collection", "Topic", "event_time"),
-    "processor.building.loading": ("load",),
-    "processor.building.pipeline": ("Pipeline",),
+    "processor.building.pipeline": ("Pipeline", "load"),
     "processor.building.rows": ("Sql",),
     "processor.engine.evaluate": ("Evaluation", "evaluate"),
     "processor.kernels.state_machine": ("TOMBSTONE",),
