@@ -184,10 +184,7 @@ class Debezium:
         self, key: bytes | None, envelope: Envelope, plan: PayloadPlan
     ) -> Sequence[Change]:
         old = self._old_rows.read(envelope.before, plan) if self._old_rows else None
-        if self._keys.columns and old and all(name in old.row for name in self._keys.columns):
-            old_key: bytes | None = self._keys.of_row(old.row)
-        else:
-            old_key = self._keys.needed(key)
+        old_key = self._keys.of_deleted(old.row if old else None, key)
         # Only this image shows which columns the table had.
         whole = self._before and old is not None and not old.absent
         return [deleted(old_key, self._image(old.row) if whole and old is not None else None)]
@@ -286,7 +283,8 @@ def _has(event: Envelope, name: str) -> bool:
 # A null value is a delete even if the input selects `tables`, because no other message may report
 # the delete.  A null value without a Kafka key is therefore an error.  If a deleted row is written
 # out, it is the `before` of the delete.  Heartbeats and schema changes cannot be distinguished
-# from rows in this format.
+# from rows in this format.  A row that lacks columns of the key, as "__deleted" alone does, is no
+# such `before`.
 
 # Debezium writes this field so, whatever the prefix of added fields is.
 _DELETED = "__deleted"
@@ -348,10 +346,11 @@ class DebeziumFlat:
             return [Change("truncate")]
         if op not in (None, "c", "u", "r", "d"):
             raise DecodeError(VALUE, f'field "{self._marks["op"]}" is none of c, u, r, d, t, m')
-        row_key = self._key(row, key)
         if op == "d" or _deleted(row):
-            whole = self._before and not absent
-            return [Change("delete", row_key, None, self._image(row) if whole else None)]
+            whole = self._before and not absent and self._keys.columns_in(row)
+            gone_key = self._keys.of_deleted(row, key)
+            return [Change("delete", gone_key, None, self._image(row) if whole else None)]
+        row_key = self._key(row, key)
         absent = tuple(name for name in absent if self._is_column(name))
         return [Change("upsert", row_key, self._image(row), None, absent)]
 

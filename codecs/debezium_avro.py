@@ -193,11 +193,7 @@ class DebeziumAvro:
 
     def _delete(self, event: Row, key: bytes | None, headers: Headers) -> Sequence[Change]:
         old, gone = _without_absent(event, "before")
-        if self._key_columns and old and all(name in old for name in self._key_columns):
-            old_key: bytes | None = self._keys.of_row(old)
-        else:
-            old_key = self._keys.needed(key, headers)
-        return [deleted(old_key, self._whole(old, gone))]
+        return [deleted(self._keys.of_deleted(old, key, headers), self._whole(old, gone))]
 
     def _whole(self, old: Row | None, gone: tuple[str, ...]) -> bytes | None:
         """Write the image of an old row; None if it is not read, or a column is unavailable."""

@@ -320,7 +320,7 @@ class KeyDecoder:
             # Other writers than Debezium write a key of one column as a value without its
             # name.
             row = data if isinstance(data, dict) else {}
-            return self.of_row(row) if all(name in row for name in self.columns) else None
+            return self.of_row(row) if self.columns_in(row) else None
         except FAULTS as error:
             raise DecodeError(KEY, canonical.refused(KEY, error).reason) from None
 
@@ -330,6 +330,18 @@ class KeyDecoder:
             return canonical.key(row, self.columns)
         except KeyError as error:
             raise DecodeError(VALUE, f'key column "{error.args[0]}" is missing') from None
+
+    def columns_in(self, row: Row) -> bool:
+        """Whether a row has all columns of the key."""
+        return all(name in row for name in self.columns)
+
+    def of_deleted(
+        self, row: Row | None, key: bytes | None, headers: Headers = None
+    ) -> bytes | None:
+        """Make the key of a deleted row, from the Kafka key if the row lacks the key's columns."""
+        if self.columns and row and self.columns_in(row):
+            return self.of_row(row)
+        return self.needed(key, headers)
 
     def needed(self, key: bytes | None, headers: Headers = None) -> bytes | None:
         """Decode the row's key from the Kafka key, which must have it if rows need a key."""

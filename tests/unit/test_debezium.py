@@ -446,6 +446,12 @@ def test_a_row_may_have_columns_named_schema_and_payload() -> None:
             [delete({"age": 36})],
             id="a key of columns",
         ),
+        pytest.param(
+            Needs(key=("id",), before=True),
+            {"__deleted": "true"},
+            [delete()],
+            id="deleted without the key's columns",
+        ),
         pytest.param(Needs(key=("id",)), None, [delete()], id="a tombstone"),
         pytest.param(Needs(key=("age",)), None, Ignored("tombstone"), id="another key's"),
         pytest.param(Needs(), {"__op": "t"}, [Change("truncate")], id="a truncate"),
