@@ -10,6 +10,7 @@ from ikebana import DeltaJoin, JoinInput
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.topics.allowance import FIRST, FIRST_JOINED, MOST_BYTES, Allowance
 from ikebana.processor.topics.source_offset import SourceOffset
+from support.clocks import Clock
 
 PLAIN = Plan(
     "shop",
@@ -25,13 +26,6 @@ PAIRS = DeltaJoin(
 )
 JOINED = Plan("shop", PLAIN.inputs, (*PLAIN.operators, PAIRS), PLAIN.outputs)
 BEGIN = SourceOffset(-1, 0, 0, {"orders": {0: 0}}, "")
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Batches:

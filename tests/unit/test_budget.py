@@ -15,13 +15,7 @@ from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
 from ikebana.processor.planning import progress
 from ikebana.processor.spark.failures import from_text, is_transient
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from support.clocks import Clock
 
 
 def arranged(rows: int) -> Arrangement:

@@ -5,21 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.processor.watching.health import BatchProgress, Health, HealthLimits
+from support.clocks import Clock
 
 LIMITS = HealthLimits(ready_within=60, stuck_after=900, start_within=3600)
-
-
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def passes(self, seconds: float) -> None:
-        self.now += seconds
 
 
 def read(done: int, offered: int | None) -> BatchProgress:
@@ -29,7 +17,7 @@ def read(done: int, offered: int | None) -> BatchProgress:
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1000.0)
 
 
 @pytest.fixture

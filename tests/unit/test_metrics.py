@@ -37,6 +37,7 @@ from ikebana.processor.watching.reports import BatchReport, Filling
 from ikebana.processor.watching.reports import report as batch_report
 from ikebana.processor.watching.sinks import SinkFigures
 from support import chart_metrics
+from support.clocks import Clock
 from support.watched_runs import monitored
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "watching.md"
@@ -101,15 +102,6 @@ def report(*markers: Marker) -> BatchReport:
 
 BASE = Run("b", 0, 4, "s4", 10, 100, 0, 0)
 DELTA = Run("d", 4, 5, "s5", 2, 20, 0, 0)
-
-
-class Clock:
-    """A clock that stands still unless it is moved."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

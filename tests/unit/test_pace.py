@@ -4,21 +4,13 @@ import pytest
 
 from ikebana.processor.topics.allowance import Pace
 from ikebana.processor.topics.source_offset import SourceOffset
-
-
-class Clock:
-    """A clock that a test sets."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from support.clocks import Clock
 
 
 @pytest.fixture
 def clock() -> Clock:
     """At 100 seconds."""
-    return Clock()
+    return Clock(100.0)
 
 
 def offset(*, is_settled: bool) -> SourceOffset:

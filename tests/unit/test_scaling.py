@@ -12,16 +12,7 @@ from hypothesis import strategies as st
 from ikebana.processor.authoring.settings import Settings, SettingsError
 from ikebana.processor.spark import executors
 from ikebana.processor.spark.executors import FEWER_AFTER_S, MORE_AFTER_S, Scaling
-
-
-class Clock:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from support.clocks import Clock
 
 
 def after(scaling: Scaling, clock: Clock, batches: int, seconds: float, behind: int = 0) -> int:

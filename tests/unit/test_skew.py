@@ -12,6 +12,7 @@ from ikebana.processor.base.rows import Facts, IgnoredMessages, Updates, Upserts
 from ikebana.processor.base.sharding import LEAST, Hot, added_up, hash_of, hot_keys
 from ikebana.processor.watching import metrics
 from ikebana.processor.watching.metrics import OTHER_KEYS, HotSeries, HotWarnings, MetricSample
+from support.clocks import Clock
 
 HOT = b'{"id":7}'
 
@@ -133,13 +134,6 @@ def test_keys_that_change_in_each_batch_make_few_series() -> None:
     }
 
     assert hashes == {*map(str, range(10)), OTHER_KEYS}
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_a_warning_names_the_hash_once_in_a_period() -> None:
