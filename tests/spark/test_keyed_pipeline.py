@@ -24,10 +24,8 @@ Message = tuple[bytes, bytes | None]
 class KeyedPipeline(Pipeline):
     """A pipeline file of its own instead of the one that fault tests use."""
 
-    def file(self) -> Path:
-        path = self.folder / f"{self.name}.yaml"
-        path.write_text(json.dumps(document(self)))
-        return path
+    def document(self) -> dict[str, Any]:
+        return document(self)
 
 
 def document(pipeline: Pipeline) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What a scripted admin client of Kafka answers with."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,3 +15,14 @@ class Answer:
         if isinstance(self.of, Exception):
             raise self.of
         return self.of
+
+
+@dataclass
+class Offset:
+    offset: int
+
+
+@dataclass
+class Described:
+    topic_id: str
+    partitions: Sequence[int]

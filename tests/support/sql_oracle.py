@@ -148,6 +148,16 @@ def shown_at(updates: Iterable[Update[Any]], names: Sequence[str], time: int) ->
     return Counter({row: count for row, count in found.items() if count})
 
 
+def rows_at(updates: Iterable[Update[Any]], time: int) -> list[Any]:
+    """The values that are there at a time, in the order of their texts."""
+    found: dict[str, Any] = {}
+    for (_, value), at, diff in updates:
+        if at <= time:
+            count, _ = found.get(repr(value), (0, value))
+            found[repr(value)] = (count + diff, value)
+    return [value for _, (count, value) in sorted(found.items()) for _ in range(count)]
+
+
 def plain(value: Any) -> Any:
     """A value as it is compared: numbers as 14 digits tell them, times as their text."""
     if isinstance(value, bool) or value is None:

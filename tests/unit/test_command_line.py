@@ -41,6 +41,14 @@ COMMANDS = (
 )
 
 
+def printed_by(script: str) -> str:
+    """What another Python prints, which ends without an error."""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_help_waits_for_no_library() -> None:
     """Neither that of `ikebana` nor that of a command imports what takes long to import."""
     script = f"""
@@ -55,26 +63,18 @@ for arguments in ([], *([command] for command in {COMMANDS!r})):
     found = sorted({HEAVY!r} & sys.modules.keys())
     assert not found, (arguments, found)
 """
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-
-    assert done.returncode == 0, done.stderr
-    assert "Run a pipeline" in done.stdout
+    assert "Run a pipeline" in printed_by(script)
 
 
 def test_an_import_waits_for_no_library() -> None:
     """What users import of ikebana."""
-    script = f"""
+    printed_by(f"""
 import sys
 import ikebana
 from ikebana import Column, Pipeline, Plan, Upsert
 found = sorted({HEAVY!r} & sys.modules.keys())
 assert not found, found
-"""
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-
-    assert done.returncode == 0, done.stderr
+""")
 
 
 @pytest.mark.parametrize("name", cli.list_commands(click.Context(cli)))
@@ -97,7 +97,7 @@ def test_the_help_of_a_command_begins_with_an_example(name: str) -> None:
 
 def test_processes_of_spark_wait_for_no_import_of_spark() -> None:
     """They take longest to come up, so what begins them is imported before pyspark."""
-    script = """
+    printed_by("""
 import sys
 from ikebana.processor.spark import supervised
 from ikebana.processor.spark.session import Spark
@@ -105,11 +105,7 @@ found = sorted({"pandas", "pyspark"} & sys.modules.keys())
 assert not found, found
 from ikebana.processor.spark import query
 assert "pyspark" in sys.modules
-"""
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-
-    assert done.returncode == 0, done.stderr
+""")
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,16 @@ from ikebana.errors import JavaError
 from ikebana.processor.base.machine import find_java, java_version
 
 
-def fake_java(folder: Path, prints: str) -> Path:
-    """Write a `java` that answers like another version of Java, on stderr as Java does."""
+def printing(text: str) -> str:
+    """A script that prints this on stderr, as Java prints its version."""
+    return f"#!/bin/sh\n/bin/cat >&2 <<'END'\n{text}\nEND\n"
+
+
+def fake_java(folder: Path, script: str) -> Path:
+    """Write a `java` that is this script."""
     folder.mkdir(parents=True, exist_ok=True)
     java = folder / "java"
-    java.write_text(f"#!/bin/sh\n/bin/cat >&2 <<'END'\n{prints}\nEND\n")
+    java.write_text(script)
     java.chmod(0o755)
     return java
 
@@ -39,8 +44,8 @@ def test_java_version_is_the_major_version(printed: str, expected: int | None) -
 
 def test_java_home_goes_before_path(tmp_path: Path) -> None:
     """JAVA_HOME names the Java even when PATH has another one."""
-    expected = fake_java(tmp_path / "home" / "bin", 'openjdk version "21.0.1"')
-    fake_java(tmp_path / "path", 'openjdk version "17.0.1"')
+    expected = fake_java(tmp_path / "home" / "bin", printing('openjdk version "21.0.1"'))
+    fake_java(tmp_path / "path", printing('openjdk version "17.0.1"'))
     environ = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(tmp_path / "path")}
 
     assert find_java(environ) == expected
@@ -48,7 +53,7 @@ def test_java_home_goes_before_path(tmp_path: Path) -> None:
 
 def test_path_is_searched_without_java_home(tmp_path: Path) -> None:
     """Without JAVA_HOME, or with an empty one, the first java of PATH is used."""
-    expected = fake_java(tmp_path / "path", 'openjdk version "17.0.1"')
+    expected = fake_java(tmp_path / "path", printing('openjdk version "17.0.1"'))
 
     assert find_java({"PATH": str(tmp_path / "path")}) == expected
     assert find_java({"JAVA_HOME": "", "PATH": str(tmp_path / "path")}) == expected
@@ -67,7 +72,7 @@ def test_missing_java_says_what_to_install(tmp_path: Path) -> None:
 
 def test_java_home_without_java_is_refused(tmp_path: Path) -> None:
     """A JAVA_HOME that holds no java is named, not passed over."""
-    fake_java(tmp_path / "path", 'openjdk version "17.0.1"')
+    fake_java(tmp_path / "path", printing('openjdk version "17.0.1"'))
     environ = {"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(tmp_path / "path")}
 
     with pytest.raises(JavaError) as raised:
@@ -77,40 +82,35 @@ def test_java_home_without_java_is_refused(tmp_path: Path) -> None:
     assert raised.value.hint is not None
 
 
-def test_too_old_java_is_named_with_its_version(tmp_path: Path) -> None:
-    """An old Java is refused by its path, its version and the version that is needed."""
-    java = fake_java(tmp_path, 'java version "1.8.0_402"')
+@pytest.mark.parametrize(
+    ("script", "refusal"),
+    [
+        pytest.param(
+            printing('java version "1.8.0_402"'),
+            'cannot use Java "{java}": it is version 8, and Kafka and Spark need 17\n'
+            "Hint: Install Java 17 or newer and point JAVA_HOME to it.",
+            id="too old: by its version and the one that is needed",
+        ),
+        pytest.param(
+            printing("Unable to locate a Java Runtime."),
+            'cannot tell the version of Java "{java}": '
+            "it printed 'Unable to locate a Java Runtime.'\n"
+            "Hint: Install Java 17 or newer and point JAVA_HOME to it.",
+            id="no version: with what it printed",
+        ),
+        pytest.param(
+            "#!/bin/sh\nkill -9 $$\n",
+            'cannot tell the version of Java "{java}": it was killed by signal 9\n'
+            "Hint: Start again.",
+            id="killed: it is not told to be a Java that will not do",
+        ),
+    ],
+)
+def test_a_java_that_cannot_be_used_is_refused(tmp_path: Path, script: str, refusal: str) -> None:
+    """By its path."""
+    java = fake_java(tmp_path, script)
 
     with pytest.raises(JavaError) as raised:
         find_java({"PATH": str(tmp_path)})
 
-    assert str(raised.value) == (
-        f'cannot use Java "{java}": it is version 8, and Kafka and Spark need 17\n'
-        "Hint: Install Java 17 or newer and point JAVA_HOME to it."
-    )
-
-
-def test_java_without_a_version_is_quoted(tmp_path: Path) -> None:
-    """A java that prints no version is refused with what it printed."""
-    java = fake_java(tmp_path, "Unable to locate a Java Runtime.")
-
-    with pytest.raises(JavaError) as raised:
-        find_java({"PATH": str(tmp_path)})
-
-    assert raised.value.message == (
-        f'cannot tell the version of Java "{java}": '
-        "it printed 'Unable to locate a Java Runtime.'"
-    )
-
-
-def test_a_java_that_is_killed_is_told_so(tmp_path: Path) -> None:
-    """It says nothing of its version, and is no Java that will not do."""
-    java = fake_java(tmp_path, "")
-    java.write_text("#!/bin/sh\nkill -9 $$\n")
-
-    with pytest.raises(JavaError) as raised:
-        find_java({"PATH": str(tmp_path)})
-
-    assert raised.value.message == (
-        f'cannot tell the version of Java "{java}": it was killed by signal 9'
-    )
+    assert str(raised.value) == refusal.format(java=java)

@@ -19,7 +19,7 @@ from ikebana.processor.kafka.inputs import HopEnds
 from ikebana.processor.kafka.own_topics import Trimming
 from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
-from support.admin_answers import Answer
+from support.admin_answers import Answer, Described, Offset
 from support.histories import PLAN, marker
 from support.waiting import wait_until
 
@@ -204,17 +204,6 @@ def test_a_message_that_is_too_large_is_told_with_its_remedy(sent: Sent, code: i
 
     assert not isinstance(raised.value, AwayError)
     assert "max.message.bytes" in str(raised.value.hint)
-
-
-@dataclass
-class Offset:
-    offset: int
-
-
-@dataclass
-class Described:
-    topic_id: str
-    partitions: Sequence[int]
 
 
 class Answers:

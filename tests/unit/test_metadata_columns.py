@@ -9,6 +9,7 @@ from ikebana.errors import PlanError
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.planning.plan import Metadata
 from ikebana.testing import Run
+from support.sql_oracle import rows_at
 
 METADATA: dict[str, Metadata] = {
     "ts": "timestamp",
@@ -18,14 +19,6 @@ METADATA: dict[str, Metadata] = {
     "t": "topic",
 }
 COLUMNS = [ik.Column("n", "BIGINT")]
-
-
-def rows_at(updates: Any, time: int) -> list[Any]:
-    found: dict[str, Any] = {}
-    for (_, value), at, diff in updates:
-        if at <= time:
-            found[repr(value)] = (found.get(repr(value), (0, value))[0] + diff, value)
-    return [value for count, value in found.values() for _ in range(count)]
 
 
 def test_metadata_belongs_to_the_message_that_set_the_value() -> None:

@@ -4,7 +4,7 @@ It still answers clients that ask it: with the end that the partition had then.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -15,21 +15,10 @@ from confluent_kafka.admin import AdminClient
 from ikebana.errors import AwayError, SourceError
 from ikebana.processor.kafka import client, progress_topic
 from ikebana.processor.kafka.inputs import Inputs
-from support.admin_answers import Answer
+from support.admin_answers import Answer, Described, Offset
 from support.histories import PLAN, marker
 
 OUT, ORDERS = PLAN.outputs[0].topic, PLAN.inputs[0].topics[0]
-
-
-@dataclass
-class Offset:
-    offset: int
-
-
-@dataclass
-class Described:
-    topic_id: str
-    partitions: Sequence[int]
 
 
 @dataclass

@@ -1,13 +1,12 @@
 """Aggregates of one's own: declared in a file or in Python, called in reductions and views."""
 
-from typing import Any
-
 import pytest
 
 import ikebana as ik
 import user_aggregates
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring import pipeline
+from support.sql_oracle import rows_at
 
 YAML = """
 pipeline: sums
@@ -58,16 +57,6 @@ ORDERS = [
 
 def plan_of(text: str, name: str = "sums.yaml") -> ik.Plan:
     return pipeline.parse(text, name, environ={}).plan
-
-
-def rows_at(updates: Any, time: int) -> list[Any]:
-    """The values that are there at a time, in the order of their texts."""
-    found: dict[str, Any] = {}
-    for (_, value), at, diff in updates:
-        if at <= time:
-            count, _ = found.get(repr(value), (0, value))
-            found[repr(value)] = (count + diff, value)
-    return [value for _, (count, value) in sorted(found.items()) for _ in range(count)]
 
 
 def test_an_aggregate_is_of_the_rows_of_a_group_and_gives_back_those_that_go() -> None:
