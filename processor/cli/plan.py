@@ -91,6 +91,8 @@ def explain_command(
 @click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path))
 @click.option(
     "--against",
+    "--checkpoint",
+    "against",
     metavar="CHECKPOINT",
     help="The checkpoint to compare with; default: run.checkpoint of the file.",
 )

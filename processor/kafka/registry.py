@@ -255,7 +255,7 @@ def _file(path: str, schema: Any) -> File:
 
 def _avro(schema: Any) -> Any:
     if (schema.schema_type or "AVRO") != "AVRO":
-        raise SchemaUnknown("its schema is no Avro schema")
+        raise SchemaUnknown(f"its schema is no Avro schema, but {schema.schema_type}")
     try:
         return msgspec.json.decode(schema.schema_str)
     except msgspec.MsgspecError:

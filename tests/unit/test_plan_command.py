@@ -201,7 +201,7 @@ def test_a_file_may_come_through_standard_input(stopped: Path) -> None:
     """As `kubectl exec -i` does it: the checkpoint is there, the edited file is here."""
     command = "from ikebana.processor.cli.main import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", command, "plan", "/dev/stdin", "--against", str(stopped)],
+        [sys.executable, "-c", command, "plan", "/dev/stdin", "--checkpoint", str(stopped)],
         stdin=(GOLDEN / "edited.yaml").open(),
         capture_output=True,
         text=True,
