@@ -10,12 +10,10 @@ from chaos.runs import Unavailable
 from deploy import object_store, tools
 from deploy.charts import tool
 from deploy.object_store import Store
-from ikebana.delivering.sink import Batch
-from ikebana.errors import FencedError
 from ikebana.processor.planning.plan import History
 from ikebana.processor.topics import row_files
 from support.lake_targets import NAMESPACE, DeltaTarget, IcebergTarget
-from support.sink_conformance import Crashing, delivered, judge, story, tables_of
+from support.sink_conformance import delivered, judge_overtaken, story, tables_of
 
 pytestmark = pytest.mark.timeout(600)
 LakeTarget = IcebergTarget | DeltaTarget
@@ -38,21 +36,8 @@ def target(request: pytest.FixtureRequest, tmp_path: Path, store: Store) -> Lake
 def test_tables_in_a_bucket_are_the_collections(target: LakeTarget) -> None:
     """Through deletions and updates; a second instance stops the first."""
     told, tables = story(9, 4), tables_of("current")
-    second = target.sink()
 
-    class Overtaken(Crashing):
-        def apply(self, batch: Batch) -> None:
-            second.open(tables)
-            super().apply(batch)
-
-    with pytest.raises(FencedError, match="newer instance"):
-        delivered(Overtaken(target.sink(), None), tables, told.topics())
-    second.close()
-    judge(target, tables, told)
-
-    delivered(target.sink(), tables, told.topics())
-
-    assert judge(target, tables, told) == told.upper
+    judge_overtaken(target, tables, told)
 
 
 def test_a_history_is_read_from_a_table_in_a_bucket(

@@ -9,11 +9,12 @@ leave ties (q6, q9, q18, q19) have more columns, since DuckDB takes any of the r
 """
 
 from datetime import datetime, timedelta
+from functools import partial
 from random import Random
 from typing import Any
 
 from ikebana.processor.linear.sql_functions import SqlFunction
-from support.sql_oracle import Change, Tables
+from support.sql_oracle import Tables, history_of
 from support.time_windows import hopping, sessions
 
 TABLES: Tables = {
@@ -104,18 +105,7 @@ def row(choice: Random, table: str, key: int) -> dict[str, Any]:
             return {"key": _AUCTIONS[key] % 10_000, "value": f"side {choice.randrange(3)}"}
 
 
-def history(choice: Random, times: int) -> dict[str, list[Change]]:
-    """All tables at time 0; then rows that are changed, deleted, and come back."""
-    found: dict[str, list[Change]] = {
-        table: [(key, row(choice, table, key), 0) for key in range(size)]
-        for table, size in _SIZES.items()
-    }
-    for time in range(1, times):
-        for table, size in _SIZES.items():
-            for key in choice.sample(range(size), max(1, size // 8)):
-                new = None if choice.random() < 0.3 else row(choice, table, key)
-                found[table].append((key, new, time))
-    return found
+history = partial(history_of, row, _SIZES, {})
 
 
 _DAY = "strftime(dateTime, '%Y-%m-%d')"

@@ -310,6 +310,23 @@ def judge(target: Target, tables: Sequence[Table], told: Story) -> int:
     return min(uppers)
 
 
+def judge_overtaken(target: Target, tables: Sequence[Table], told: Story) -> None:
+    """Deliver; a second instance stops the first, and a third one ends it."""
+    first, second = target.sink(), target.sink()
+
+    class Overtaken(Crashing):
+        def apply(self, batch: Batch) -> None:
+            second.open(tables)
+            super().apply(batch)
+
+    with pytest.raises(FencedError, match="newer instance"):
+        delivered(Overtaken(first, None), tables, told.topics())
+    second.close()
+    judge(target, tables, told)
+    delivered(target.sink(), tables, told.topics())
+    assert judge(target, tables, told) == told.upper
+
+
 class SinkConformance:
     """The suite."""
 
@@ -369,19 +386,7 @@ class SinkConformance:
     def test_a_second_instance_stops_the_first(self, target: Target) -> None:
         """Which may be about to apply the same batch."""
         told, tables = story(9, 3), tables_of(self.modes[0])
-        first, second = target.sink(), target.sink()
-
-        class Overtaken(Crashing):
-            def apply(self, batch: Batch) -> None:
-                second.open(tables)
-                super().apply(batch)
-
-        with pytest.raises(FencedError, match="newer instance"):
-            delivered(Overtaken(first, None), tables, told.topics())
-        second.close()
-        judge(target, tables, told)
-        delivered(target.sink(), tables, told.topics())
-        assert judge(target, tables, told) == told.upper
+        judge_overtaken(target, tables, told)
 
     def test_a_target_that_is_away_is_asked_again(self, target: Target) -> None:
         """And gets everything when it answers."""

@@ -2,11 +2,12 @@
 
 import functools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Context, Decimal
 from itertools import product
 from math import isfinite
+from random import Random
 from typing import Any
 
 import duckdb
@@ -47,6 +48,26 @@ def plan_of(tables: Tables, queries: Mapping[str, str], key: str | None = None) 
         operators += sql_operators(name, query, KnownRelations(inputs, operators), key)
     outputs = tuple(Output(name, name, f"out.{name}") for name in queries)
     return checked(Plan("views", inputs, tuple(operators), outputs))
+
+
+def history_of(
+    row: Callable[[Random, str, int], Mapping[str, Any]],
+    sizes: Mapping[str, int],
+    lasting: Mapping[str, int],
+    choice: Random,
+    times: int,
+) -> dict[str, list[Change]]:
+    """All tables at time 0; then rows, but for those that last, change, go, and come back."""
+    found: dict[str, list[Change]] = {
+        table: [(key, row(choice, table, key), 0) for key in range(size)]
+        for table, size in {**lasting, **sizes}.items()
+    }
+    for time in range(1, times):
+        for table, size in sizes.items():
+            for key in choice.sample(range(size), max(1, size // 8)):
+                new = None if choice.random() < 0.3 else row(choice, table, key)
+                found[table].append((key, new, time))
+    return found
 
 
 def records_of(changes: Mapping[str, Iterable[Change]]) -> dict[str, list[Any]]:

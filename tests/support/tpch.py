@@ -4,10 +4,11 @@ Source of tables and queries: the TPC-H specification (tpc.org).  Values are dra
 words than there, so that few rows meet every condition.
 """
 
+from functools import partial
 from random import Random
 from typing import Any
 
-from support.sql_oracle import Change, Tables
+from support.sql_oracle import Tables, history_of
 
 _MONEY = "DECIMAL(15,2)"
 TABLES: Tables = {
@@ -169,19 +170,7 @@ def row(choice: Random, table: str, key: int) -> dict[str, Any]:
             }
 
 
-def history(choice: Random, times: int) -> dict[str, list[Change]]:
-    """All tables at time 0; then rows that are changed, deleted, and come back."""
-    sizes = {"region": len(REGIONS), "nation": len(NATIONS), **_SIZES}
-    found: dict[str, list[Change]] = {
-        table: [(key, row(choice, table, key), 0) for key in range(size)]
-        for table, size in sizes.items()
-    }
-    for time in range(1, times):
-        for table, size in _SIZES.items():
-            for key in choice.sample(range(size), max(1, size // 8)):
-                new = None if choice.random() < 0.3 else row(choice, table, key)
-                found[table].append((key, new, time))
-    return found
+history = partial(history_of, row, _SIZES, {"region": len(REGIONS), "nation": len(NATIONS)})
 
 
 QUERIES = {

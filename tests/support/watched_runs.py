@@ -4,9 +4,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ikebana.processor.base.listening import Address, Listening, Tls
+from ikebana.processor.base.noted import Noted, NotedRecord, errors_noted
+from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching.answering import RecordLookup, serving
 from ikebana.processor.watching.guard import AccessLimits
 from ikebana.processor.watching.monitor import Monitor
+
+PLAN = Plan(
+    "shop",
+    inputs=(Input("changes", ("orders",)),),
+    operators=(Upsert("current", "changes"),),
+    outputs=(Output("out", "current", "orders.diffs"),),
+    time="ingest",
+)
+# What both consoles show of batches.
+NOTED = (
+    Noted("late", "orders", 12, (NotedRecord("orders", 1, 9, 5_000),)),
+    errors_noted(3, [(("orders", 0, 8), "the value is no JSON")]),
+)
 
 
 @contextmanager

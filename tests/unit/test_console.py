@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
+from ikebana.processor.planning.plan import Input
 from ikebana.processor.watching import console, front, metrics
 from ikebana.processor.watching.guard import Access, AccessLimits
 from ikebana.processor.watching.health import Health
@@ -23,15 +23,8 @@ from ikebana.processor.watching.monitor import InputFigures, MetricSeries, Monit
 from ikebana.serving.service import Service, ServiceOptions
 from support.served_topics import KEEP_ALL, MemoryTopics, answering
 from support.waiting import wait_until
-from support.watched_runs import monitored
+from support.watched_runs import PLAN, monitored
 
-PLAN = Plan(
-    "shop",
-    inputs=(Input("changes", ("orders",)),),
-    operators=(Upsert("current", "changes"),),
-    outputs=(Output("out", "current", "orders.diffs"),),
-    time="ingest",
-)
 PAGE = Path(__file__).resolve().parents[2] / "processor" / "console" / "page"
 SVG = "{http://www.w3.org/2000/svg}"
 

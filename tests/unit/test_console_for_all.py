@@ -12,7 +12,6 @@ from playwright.sync_api import Browser, Page, expect
 
 from ikebana.codecs.errors import error_record
 from ikebana.processor.authoring.proposing.look import ColumnsSeen
-from ikebana.processor.base.noted import Noted, NotedRecord, errors_noted
 from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource, PartPlan
 from ikebana.processor.kafka.records import Record
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
@@ -24,7 +23,7 @@ from ikebana.processor.watching.reports import BatchReport
 from support.accessibility import faint, misplaced_headings, unnamed, unreached
 from support.browsers import chromium, looking
 from support.served_topics import MemoryTopics, answering, caught_up, serving
-from support.watched_runs import monitored
+from support.watched_runs import NOTED, monitored
 
 pytestmark = pytest.mark.long
 
@@ -47,10 +46,6 @@ EDIT = EditPlan(
         PartPlan("operator", "other", "stays", "upsert"),
         PartPlan("output", "out", "replaced", "diff", shows="difference", topic="orders.diffs"),
     ),
-)
-NOTED = (
-    Noted("late", "orders", 12, (NotedRecord("orders", 1, 9, 5_000),)),
-    errors_noted(3, [(("orders", 0, 8), "the value is no JSON")]),
 )
 VIEWS = {
     "run": ["#/", "#/plan", "#/errors"],

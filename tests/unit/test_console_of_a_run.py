@@ -18,7 +18,7 @@ from ikebana.arrangements.run import Run
 from ikebana.errors import AwayError
 from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.authoring.proposing.look import ColumnsSeen, UndeclaredColumn
-from ikebana.processor.base.noted import Noted, NotedRecord, Place, errors_noted
+from ikebana.processor.base.noted import Noted, Place
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource, PartPlan
@@ -34,7 +34,7 @@ from ikebana.processor.watching.monitor import Monitor
 from ikebana.processor.watching.reports import BatchReport, Filling
 from ikebana.processor.watching.sinks import SinkFigures
 from support.browsers import chromium, looking, picture
-from support.watched_runs import monitored
+from support.watched_runs import NOTED, monitored
 
 PLAN = Plan(
     "shop",
@@ -160,10 +160,6 @@ def test_sinks_stand_on_the_first_page_and_in_the_plan(browser: Browser) -> None
         picture(page, "console-sinks")
 
 
-NOTED = (
-    Noted("late", "orders", 12, (NotedRecord("orders", 1, 9, 5_000),)),
-    errors_noted(3, [(("orders", 0, 8), "the value is no JSON")]),
-)
 HOSTILE = b'{"at": "<img src=x onerror=alert(1)>"}'
 TOKEN = "secret"
 

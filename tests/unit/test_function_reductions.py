@@ -27,6 +27,7 @@ from ikebana.processor.explain.text import text
 from ikebana.processor.planning import outputs
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
+from support.cut_evaluations import cut_at_every_time
 
 ORDERS = Input(
     "orders",
@@ -86,18 +87,10 @@ def test_medians_follow_every_change() -> None:
 @pytest.mark.parametrize("pushdown", [True, False])
 def test_it_does_not_depend_on_the_cut(pushdown: bool) -> None:  # noqa: FBT001
     """One batch or six, pushed down or not, the same updates come out."""
-    whole = evaluate(plan_of(MEDIANS), {"orders": ORDER_CHANGES})
-    cut = Evaluation(plan_of(MEDIANS), optimized=pushdown)
+    plan = plan_of(MEDIANS)
+    cut = cut_at_every_time(plan, ORDER_CHANGES, optimized=pushdown)
 
-    found = [
-        update
-        for time in range(1, 7)
-        for update in cut.advance(
-            {"orders": [record for record in ORDER_CHANGES if record[2] == time - 1]}, time
-        )["out"]
-    ]
-
-    assert found == whole["out"]
+    assert cut == evaluate(plan, {"orders": ORDER_CHANGES})["out"]
 
 
 def flight(op: str, row: Any, time: int) -> tuple[Any, Any, int]:

@@ -23,6 +23,7 @@ from ikebana import (
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
+from support.cut_evaluations import cut_at_every_time
 
 EVENTS = Input("events", ("events",))
 ORDERS = Input(
@@ -163,18 +164,10 @@ def test_a_reduction_follows_every_change() -> None:
 @pytest.mark.parametrize("pushdown", [True, False])
 def test_it_does_not_depend_on_the_cut(pushdown: bool) -> None:  # noqa: FBT001
     """One batch or five, pushed down or not, the same updates come out."""
-    whole = evaluate(totals_plan(), {"orders": ORDER_CHANGES})
-    cut = Evaluation(totals_plan(), optimized=pushdown)
+    plan = totals_plan()
+    cut = cut_at_every_time(plan, ORDER_CHANGES, optimized=pushdown)
 
-    found = [
-        update
-        for time in range(1, 6)
-        for update in cut.advance(
-            {"orders": [record for record in ORDER_CHANGES if record[2] == time - 1]}, time
-        )["out"]
-    ]
-
-    assert found == whole["out"]
+    assert cut == evaluate(plan, {"orders": ORDER_CHANGES})["out"]
 
 
 def test_a_reduction_of_a_reduction() -> None:

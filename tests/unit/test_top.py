@@ -13,22 +13,13 @@ from ikebana.errors import AccessError, AwayError, ConfigError, IkebanaError
 from ikebana.processor.cli import top
 from ikebana.processor.cli.http_options import trusting
 from ikebana.processor.cli.top import Look, Server, page, top_command
-from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import guard
 from ikebana.processor.watching.guard import Access
 from ikebana.processor.watching.health import Health, HealthLimits
 from ikebana.processor.watching.monitor import Monitor
 from ikebana.serving.service import Service
 from support.served_topics import MemoryTopics, answering, caught_up, serving
-from support.watched_runs import monitored
-
-PLAN = Plan(
-    "shop",
-    inputs=(Input("changes", ("orders",)),),
-    operators=(Upsert("current", "changes"),),
-    outputs=(Output("out", "current", "orders.diffs"),),
-    time="ingest",
-)
+from support.watched_runs import PLAN, monitored
 
 
 @pytest.fixture
