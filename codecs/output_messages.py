@@ -393,14 +393,18 @@ def _unscaled(width: int, scale: int) -> Datum:
     return convert
 
 
+def _then(first: Datum, second: Datum) -> Datum:
+    return lambda value: second(first(value))
+
+
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
+_LONG = _whole(-(2**63), 2**63 - 1)
 # The functions that make the data of types without parts; those of others make texts.
 _DATA: dict[str, Datum] = {
     "BOOLEAN": _boolean,
-    **dict.fromkeys(
-        ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT"), _whole(-(2**31), 2**31 - 1)
-    ),
-    **dict.fromkeys(("BIGINT", "UINTEGER"), _whole(-(2**63), 2**63 - 1)),
-    "UBIGINT": _unscaled(20, 0),
+    **{name: _whole(-(2**bits // 2), 2**bits // 2 - 1) for name, bits in _BITS.items()},
+    **{f"U{name}": _whole(0, 2**bits - 1) for name, bits in _BITS.items()},
+    "UBIGINT": _then(_whole(0, 2**64 - 1), _unscaled(20, 0)),
     **dict.fromkeys(("HUGEINT", "UHUGEINT"), _unscaled(38, 0)),
     "FLOAT": _single,
     "DOUBLE": _number,
@@ -408,8 +412,9 @@ _DATA: dict[str, Datum] = {
     "DATE": days_of,
     "TIME": time_of_day,
     **dict.fromkeys(
-        ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP WITH TIME ZONE"), instant_of(6)
+        ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP WITH TIME ZONE"),
+        _then(instant_of(6), _LONG),
     ),
-    "TIMESTAMP_NS": instant_of(9),
+    "TIMESTAMP_NS": _then(instant_of(9), _LONG),
     "JSON": _json,
 }

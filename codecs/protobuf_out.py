@@ -32,6 +32,7 @@ from zlib import crc32
 
 from ikebana.codecs import canonical
 from ikebana.codecs.avro_schema import Part, Schemas
+from ikebana.codecs.encodings import INFINITE_NANOS
 from ikebana.codecs.output_messages import (
     MisfitError,
     OutputShape,
@@ -413,7 +414,7 @@ def _time(micros: int) -> dict[str, int]:
 
 def _timestamp(count: int, unit: int, path: str, kind: SqlType) -> dict[str, int]:
     seconds, part = divmod(count, unit)
-    if seconds not in _SECONDS:
+    if seconds not in _SECONDS or count in INFINITE_NANOS:
         raise MisfitError(path, kind)
     return {"seconds": seconds, "nanos": part * (10**9 // unit)}
 

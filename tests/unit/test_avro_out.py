@@ -272,6 +272,9 @@ def test_other_forms_of_a_value_are_the_same_value(kind: str, value: Any) -> Non
     ("kind", "value"),
     [
         ("INTEGER", 2**31),
+        ("UTINYINT", -1),
+        ("TIMESTAMP", "+300000-01-01T00:00:00"),
+        ("TIMESTAMP_NS", "2263-01-01T00:00:00"),
         ("BIGINT", 1.5),
         ("INTEGER", True),
         ("UBIGINT", 10**20),

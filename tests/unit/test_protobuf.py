@@ -410,6 +410,10 @@ def test_a_key_comes_back(kind: str, key: Any) -> None:
     ("kind", "value", "told"),
     [
         ("INTEGER", 2**31, "INTEGER"),
+        ("UINTEGER", 2**32, "UINTEGER"),
+        ("UBIGINT", 2**64, "UBIGINT"),
+        ("UBIGINT", -1, "UBIGINT"),
+        ("TIMESTAMP_NS", "infinity", "TIMESTAMP_NS"),
         ("DATE", "+10000-01-01", "DATE"),
         ("TIMESTAMP", "infinity", "TIMESTAMP"),
         ("INTEGER[]", 1, "INTEGER[]"),
