@@ -9,7 +9,7 @@ import os
 import re
 import tempfile
 
-from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
 from ikebana import errors
@@ -97,8 +97,11 @@ def named(error: Exception, *, alive: bool = True) -> Exception:
 
 
 def is_cut_off(error: Exception) -> bool:
-    """Return whether the connection to the JVM broke, as it does before a dying JVM has ended."""
-    return isinstance(error, Py4JNetworkError | ConnectionError)
+    """Return whether the JVM gave no proper answer, as it does not before it has ended.
+
+    Py4J takes an empty answer for the news that a name "does not exist in the JVM".
+    """
+    return isinstance(error, Py4JError | ConnectionError) and not isinstance(error, Py4JJavaError)
 
 
 def _with_causes(error: StreamingQueryException) -> str:
