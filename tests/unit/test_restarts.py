@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 
 from ikebana import errors
@@ -381,6 +381,14 @@ def test_a_call_into_a_jvm_that_dies_before_it_says_why_is_one_that_is_lost() ->
 
     assert isinstance(found, LostError)
     assert failures.is_transient(found)
+
+
+def test_a_name_that_a_dying_jvm_does_not_know_is_no_proper_answer() -> None:
+    """Py4J takes an empty answer for the news that there is no such name."""
+    empty = Py4JError("PythonUtils.getBroadcastThreshold does not exist in the JVM")
+
+    assert failures.is_cut_off(empty)
+    assert isinstance(failures.named(empty, alive=False), LostError)
 
 
 def test_a_jvm_that_nobody_answers_for_is_lost() -> None:
