@@ -50,9 +50,9 @@ from ikebana.processor.spark.source_task import (
     done_at,
     filled_at,
     hosts_at,
-    inputs_told,
+    last_left,
+    leave,
     reading_s,
-    tell_reports,
 )
 from ikebana.processor.spark.workers import left_rows
 from ikebana.processor.topics import replays
@@ -157,7 +157,7 @@ class ProgressSink:
         self._begin = begin
         self._rows = config.rows
         self._stop = Path(config.stop)
-        tell_reports(self._stop, takeover.state.reports)
+        leave(self._stop, takeover.state.reports)
         left_rows.forget(self._rows)  # of a batch that is repeated, perhaps many times
         self._lease = takeover.lease
         go_on = takeover.state.go_on
@@ -201,7 +201,7 @@ class ProgressSink:
             self._ends |= {record.topic: record.ends for record in records}
             self._published, self._new = batch, frozenset()
         faults.point("after_progress", batch)
-        tell_reports(self._stop, reports_of(markers))
+        leave(self._stop, reports_of(markers))
         if self._trimming is not None:
             self._trimming.after(markers)
         owned = all(result.owned for result in results)
@@ -333,7 +333,7 @@ class Running:
 
     def standing(self) -> InputsState | None:
         """The latest frontiers of the inputs with times of their own."""
-        return inputs_told(self._stop)
+        return last_left(self._stop, InputsState)
 
     def _is_between_batches(self) -> bool:
         """Whether no batch runs, and none will: the source has acknowledged the stop."""

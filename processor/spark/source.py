@@ -47,12 +47,12 @@ from ikebana.processor.spark.source_task import (
     filled_at,
     hosts_at,
     is_small,
+    last_left,
+    leave,
     packed_rows,
-    reports_told,
     rows_of,
     shares_of,
     spark_rows,
-    tell_inputs,
     tell_reading,
     united,
 )
@@ -231,7 +231,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         )
         standing = reached.standing(last.upper)
         if standing != self._reported:
-            tell_inputs(Path(self._config.stop), standing)
+            leave(Path(self._config.stop), standing)
             self._reported = standing
 
     def _look(self, last: SourceOffset) -> tuple[inputs.InputOffsets, MintingState]:
@@ -258,8 +258,10 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
     def _reports(self, last: SourceOffset) -> ShardReports:
         """What the shards report of the last batch."""
         if self._last_reports is None or self._last_reports.batch != last.batch:
-            self._last_reports = reports_told(Path(self._config.stop))
-            assert self._last_reports.batch == last.batch, f"no reports on batch {last.batch}"
+            reports = last_left(Path(self._config.stop), ShardReports)
+            assert reports is not None, "no reports on any batch"
+            assert reports.batch == last.batch, f"no reports on batch {last.batch}"
+            self._last_reports = reports
         return self._last_reports
 
     def _waits_for_silence(self, last: SourceOffset) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -48,9 +48,9 @@ class SourceConfig(msgspec.Struct, frozen=True):
     * `exchanges`: there is an exchange topic to read.
     * `stop`: while this file exists, no batch is minted; the source then writes the file
       `stop`.ack.  The file `stop`.inputs has the frontiers of dated inputs, and `stop`.reports
-      what the shards report of the last batch.  The file
-      `stop`.filled says that a backfill has caught up; no batch is minted from then on.  The file
-      `stop`.done says that a run that ends by itself has nothing more to do.
+      what the shards report of the last batch.  The file `stop`.filled says that a backfill has
+      caught up; no batch is minted from then on.  The file `stop`.done says that a run that ends
+      by itself has nothing more to do.
     * `begins`: the offsets at which inputs that are read again begin.
     * `own_kafka`: the client that reads the topics of outputs that are retracted.
     * `interval_s`: the least time between two batches, unless the first leaves unfinished work.
@@ -95,35 +95,23 @@ def hosts_at(stop: Path) -> Path:
     return stop.with_suffix(".hosts")
 
 
-def tell_inputs(stop: Path, standing: InputsState) -> None:
-    """Write the frontiers of the inputs."""
-    write_whole(_told_at(stop), msgspec.json.encode(standing))
+_Signal = TypeVar("_Signal", InputsState, ShardReports)
+# By what they have, the ends of the names of the files that are written whole.
+_SIGNALS = {InputsState: ".inputs", ShardReports: ".reports"}
 
 
-def inputs_told(stop: Path) -> InputsState | None:
-    """Read the frontiers of the inputs of a running pipeline; None before they are known."""
+def leave(stop: Path, signal: InputsState | ShardReports) -> None:
+    """Write the frontiers of the inputs, or what the shards report of a batch."""
+    write_whole(stop.with_suffix(_SIGNALS[type(signal)]), msgspec.json.encode(signal))
+
+
+def last_left(stop: Path, kind: type[_Signal]) -> _Signal | None:
+    """Read the last frontiers or reports of a run; None before there are any."""
     try:
-        return msgspec.json.decode(_told_at(stop).read_bytes(), type=InputsState)
+        content = stop.with_suffix(_SIGNALS[kind]).read_bytes()
     except FileNotFoundError:
         return None
-
-
-def _told_at(stop: Path) -> Path:
-    return stop.with_suffix(".inputs")
-
-
-def tell_reports(stop: Path, reports: ShardReports) -> None:
-    """Write what the shards report of a batch, from which the source mints the next one."""
-    write_whole(_reports_at(stop), msgspec.json.encode(reports))
-
-
-def reports_told(stop: Path) -> ShardReports:
-    """Read the shards' reports on the last batch."""
-    return msgspec.json.decode(_reports_at(stop).read_bytes(), type=ShardReports)
-
-
-def _reports_at(stop: Path) -> Path:
-    return stop.with_suffix(".reports")
+    return msgspec.json.decode(content, type=kind)
 
 
 def tell_reading(stop: Path, seconds: float) -> None:

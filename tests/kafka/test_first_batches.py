@@ -20,7 +20,8 @@ from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.takeover import take_over
 from ikebana.processor.planning import progress
 from ikebana.processor.spark.source import StreamReader
-from ikebana.processor.spark.source_task import SourceConfig, inputs_told, tell_reports
+from ikebana.processor.spark.source_task import SourceConfig, last_left, leave
+from ikebana.processor.topics.taking import InputsState
 from support.pipeline_processes import create, produce
 
 pytestmark = pytest.mark.kafka
@@ -53,7 +54,7 @@ class Driven:
         logged = Checkpoint(settings.checkpoint).layout(birth).logged
         taken = take_over(self.plan, settings, birth, logged, lambda: None, "a test")
         self.stop = folder / f"{name}.stop"
-        tell_reports(self.stop, taken.state.reports)
+        leave(self.stop, taken.state.reports)
         self._job = Job(
             plan=self.plan,
             kafka=kafka,
@@ -106,7 +107,7 @@ class Driven:
             marker = shard_batch.run(self._job, shard, self._states.get(shard), rows[shard])
             self._states[shard] = shard_batch.encode_state(marker.manifest)
             found.append(marker)
-        tell_reports(self.stop, reports_of(found))
+        leave(self.stop, reports_of(found))
         return found
 
 
@@ -179,13 +180,13 @@ def test_a_silent_input_is_told_and_holds_nothing(
     produce(servers, orders, ROWS)
 
     held = driven.once()
-    told = inputs_told(driven.stop)
+    told = last_left(driven.stop, InputsState)
     assert told is not None
     assert (told.upper, told.held_by, told.ahead) == (3, ["customers"], True)
     assert sum(marker.waiting for marker in held[-1]) == 4
     produce(servers, customers, [(b'"c"', b'{"t":9,"v":1}')])
     more = driven.once()
-    told = inputs_told(driven.stop)
+    told = last_left(driven.stop, InputsState)
     assert told is not None
     assert (told.upper, told.silent) == (9, ["orders"])
     assert (written([*held, *more]), sum(marker.waiting for marker in more[-1])) == (3, 2)
