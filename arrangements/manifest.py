@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ikebana.arrangements.run import Run
+from ikebana.arrangements.run import RunEntry
 
 FORMAT = 1
 """The form of the entries and of the files that a manifest names."""
@@ -37,7 +37,7 @@ class Manifest(msgspec.Struct, frozen=True):
     checkpoint: str
     shard: int
     version: int = 0
-    runs: list[Run] = []
+    runs: list[RunEntry] = []
     dropped: list[Dropped] = []
     format: int = FORMAT
 
@@ -52,7 +52,7 @@ class Manifest(msgspec.Struct, frozen=True):
         return sum(run.size for run in self.runs)
 
 
-def to_merge(runs: Sequence[Run]) -> int:
+def to_merge(runs: Sequence[RunEntry]) -> int:
     """Count the runs at the end of the list that are due to be merged into one; 0 for none.
 
     When the runs after the first have together 1.5 times its size, all are merged into a new base,
@@ -85,6 +85,6 @@ def to_merge(runs: Sequence[Run]) -> int:
     return count
 
 
-def _mostly_gone(runs: Sequence[Run]) -> bool:
+def _mostly_gone(runs: Sequence[RunEntry]) -> bool:
     """Whether at least half of the bytes of keys and values are certainly deleted."""
     return 2 * sum(run.gone for run in runs) >= sum(run.plain for run in runs) > 0

@@ -80,7 +80,7 @@ class Head(msgspec.Struct, frozen=True):
     states: list[str]
 
 
-class Run(msgspec.Struct, frozen=True):
+class RunEntry(msgspec.Struct, frozen=True):
     """The entry of a run in a manifest; the run has the versions `lower < v <= upper`."""
 
     name: str
@@ -103,7 +103,7 @@ class _Count:
 
 def write(
     files: FileStore, head: Head, changes: Iterable[Change], kind: str, gone: int = 0
-) -> Run:
+) -> RunEntry:
     """Write changes, which must be in key order, as one file; return its manifest entry.
 
     They delete values of at least `gone` bytes.
@@ -113,7 +113,7 @@ def write(
     pieces = _encode(head, changes, count, is_passing=kind == _PASSING)
     name, size = files.write(stem, _SUFFIX, pieces)
     counted = count.entries, size, count.plain, gone
-    return Run(name, head.lower, head.upper, head.states[-1], *counted)
+    return RunEntry(name, head.lower, head.upper, head.states[-1], *counted)
 
 
 def read(files: FileStore, name: str) -> tuple[Head, Iterator[list[Change]]]:
@@ -588,12 +588,12 @@ class Merge:
     When the constructor returns, `write` has begun to read.
     """
 
-    def __init__(self, replaced: Sequence[Run], write: Callable[[Paced], Run]) -> None:
+    def __init__(self, replaced: Sequence[RunEntry], write: Callable[[Paced], RunEntry]) -> None:
         self._replaced = [run.name for run in replaced]
         self._write = write
         self._begun, self._done = threading.Event(), threading.Event()
         self._hurries = self._stops = False
-        self._merged: Run | None = None
+        self._merged: RunEntry | None = None
         self._thread = threading.Thread(target=self._run, name="ikebana-merge", daemon=True)
         self._thread.start()
         self._begun.wait()
@@ -603,7 +603,7 @@ class Merge:
         """Whether it has ended, successfully or not."""
         return self._done.is_set()
 
-    def finish(self, line: Sequence[Run]) -> list[Run] | None:
+    def finish(self, line: Sequence[RunEntry]) -> list[RunEntry] | None:
         """Wait for the end, and return a line of runs with the merged one in its place.
 
         None if the merge has failed, or merged other runs.

@@ -28,7 +28,7 @@ from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import FileStore
 from ikebana.arrangements.manifest import FORMAT, Dropped, Manifest, to_merge
 from ikebana.arrangements.rocks import LocalDamageError, LocalDatabase, LocalDatabases
-from ikebana.arrangements.run import Head, Merge, Paced, Run, in_order, merges_waiting
+from ikebana.arrangements.run import Head, Merge, Paced, RunEntry, in_order, merges_waiting
 from ikebana.arrangements.store import Overlay, Store
 from ikebana.errors import StateFileError
 
@@ -125,7 +125,7 @@ class Shard:
         """Release the local database."""
         self._local.release(self._database)
 
-    def _line(self) -> list[Run]:
+    def _line(self) -> list[RunEntry]:
         """The runs that make up the version of the manifest, merged if a merge is due."""
         line = list(self.manifest.runs)
         if (merge := self._database.merge) is not None:
@@ -144,7 +144,7 @@ class Shard:
         self._database.merge = Merge(line[-count:], self._writing(line, count))
         return line
 
-    def _merged(self, line: list[Run]) -> list[Run]:
+    def _merged(self, line: list[RunEntry]) -> list[RunEntry]:
         """Merge the runs at the end of a line if a merge is due, here and now."""
         count = to_merge(line)
         if not count:
@@ -157,7 +157,7 @@ class Shard:
         self._rebuild()
         return [self._writing(line, count)(iter)]
 
-    def _writing(self, line: list[Run], count: int) -> Callable[[Paced], Run]:
+    def _writing(self, line: list[RunEntry], count: int) -> Callable[[Paced], RunEntry]:
         """Prepare to write the last runs of a line as one: all of them as a base.
 
         A base has the committed version, scanned from the local database.
@@ -172,7 +172,7 @@ class Shard:
         replaced = line[-count:]
         names = [old.name for old in replaced]
 
-        def write(paced: Paced) -> Run:
+        def write(paced: Paced) -> RunEntry:
             states = [state for name in names for state in runs.read(files, name)[0].states]
             head = Head(*of, replaced[0].lower, replaced[-1].upper, states)
             return runs.write(files, head, paced(runs.merge(files, names)), "run")
@@ -220,7 +220,7 @@ class Shard:
             raise
         return database
 
-    def _missing(self, state: str | None) -> list[Run] | None:
+    def _missing(self, state: str | None) -> list[RunEntry] | None:
         """Find the runs that bring a copy at `state` up to date; None if no runs do."""
         line = self.manifest.runs
         for at, run in enumerate(line):
@@ -274,7 +274,7 @@ def verify(files: FileStore, manifest: Manifest) -> None:
         version = run.upper
 
 
-def _apply(files: FileStore, database: LocalDatabase, todo: list[Run]) -> None:
+def _apply(files: FileStore, database: LocalDatabase, todo: list[RunEntry]) -> None:
     for run in todo:
         if database.go_on(run.state):
             continue

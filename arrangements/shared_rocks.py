@@ -127,7 +127,7 @@ class Scans(NamedTuple):
     entries: list[Entries]
 
 
-class View(Protocol):
+class DatabaseView(Protocol):
     """A database at one moment: keys are read as of then, and scanned as they are now.
 
     rocksdict's iterators do not support its snapshots.  So readers that scan entries which may
@@ -189,7 +189,7 @@ class SharedDatabase:
         if not any(lacking in problem for lacking in _LACKING):
             self.damage = problem
 
-    def view(self) -> View:
+    def view(self) -> DatabaseView:
         """Fix the present state; it stays readable while later ones are written."""
         with _as_damage(self), self._lock:
             view = _Fixed(self, self._database.snapshot(), self._writes)
@@ -309,7 +309,7 @@ class DatabaseReader:
 
 
 class _Fixed:
-    """A snapshot as a `View`: rocksdict reads keys from it, but does not scan it."""
+    """A snapshot as a `DatabaseView`: rocksdict reads keys from it, but does not scan it."""
 
     def __init__(self, database: SharedDatabase, snapshot: Snapshot, writes: int) -> None:
         self._database = database

@@ -2,7 +2,7 @@
 
 A kernel uses a `Store`, which is in memory in `evaluate`, and over RocksDB in a shard.  A batch
 never changes the committed data: it works on an `Overlay`, and its changes become one delta when
-the batch is committed.  `Part` gives each operator a separate key space in one store.
+the batch is committed.  `PrefixStore` gives each operator a separate key space in one store.
 
 The observable behaviour of every store is that of `MemoryStore`; one contract suite
 tests them all.
@@ -159,7 +159,7 @@ class Overlay:
         return keys[begin:end]
 
 
-class Part:
+class PrefixStore:
     """The entries of a store under one prefix, as a separate store.
 
     No prefix of a part may begin with the prefix of another.  Callers use prefixes of one

@@ -91,10 +91,10 @@ def sums(
     return result
 
 
-class Collection(MutableMapping[Data, int]):
+class Multiset(MutableMapping[Data, int]):
     """A collection as a mapping from data to counts; equal to any equal mapping.
 
-    >>> Collection([(1, 2), (True, 1), (1.0, 1)])
+    >>> Multiset([(1, 2), (True, 1), (1.0, 1)])
     {1: 3, True: 1}
     """
 
@@ -154,7 +154,7 @@ def within(diff: int) -> int:
     return diff if -LARGEST <= diff <= LARGEST else (1 if diff > 0 else -1)
 
 
-def accumulate(updates: Iterable[Update[Data]], as_of: int) -> Collection[Data]:
+def accumulate(updates: Iterable[Update[Data]], as_of: int) -> Multiset[Data]:
     """Sum diffs over times <= `as_of`: the collection as of then, without data that sum to 0.
 
     Takes updates `(data, time, diff)`, in any order, and returns counts by data.
@@ -162,7 +162,7 @@ def accumulate(updates: Iterable[Update[Data]], as_of: int) -> Collection[Data]:
     >>> accumulate([Update("a", 1, 1), Update("b", 2, 1), Update("a", 3, -1)], 2)
     {'a': 1, 'b': 1}
     """
-    return Collection((data, diff) for data, time, diff in updates if time <= as_of)
+    return Multiset((data, diff) for data, time, diff in updates if time <= as_of)
 
 
 def _identity(data: Any) -> Hashable:

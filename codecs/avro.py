@@ -24,14 +24,14 @@ from ikebana.codecs.avro_compiler import (
     ALL,
     Compiler,
     Fields,
-    Parts,
     Take,
+    TakeTexts,
     program_of,
     require_same_meaning,
 )
 from ikebana.codecs.avro_schema import (
     Framing,
-    Part,
+    MessagePart,
     Schemas,
     SchemaUnknown,
     Unfit,
@@ -71,7 +71,7 @@ class _Bounded(BinaryDecoder):  # type: ignore[misc]
 class _Plan(NamedTuple):
     read: Callable[[io.BytesIO], Any]
     convert: Convert | None
-    parts: Parts | None = None
+    parts: TakeTexts | None = None
     """Writes the texts of `takes` of a usual message."""
 
 
@@ -119,7 +119,7 @@ class AvroDecoder:
         reader_schema: str | None = None,
         framing: Framing = "confluent",
         *,
-        part: Part = "value",
+        part: MessagePart = "value",
         needs: Fields = ALL,
         takes: Sequence[Take | None] = (),
     ) -> None:
@@ -298,7 +298,7 @@ def framing_of(needs: Needs) -> Framing:
     return cast(Framing, option(needs, "framing", *get_args(Framing)))
 
 
-def _key_of(row: Any, columns: Sequence[str], part: Part) -> bytes:
+def _key_of(row: Any, columns: Sequence[str], part: MessagePart) -> bytes:
     if not isinstance(row, dict) or not all(name in row for name in columns):
         raise DecodeError(f"Avro {part}", "it lacks a column of the key")
     return canonical.key(row, columns)

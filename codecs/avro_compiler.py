@@ -327,7 +327,7 @@ def _one(schema: Any, types: Mapping[str, Any]) -> Any:
     return types.get(schema, schema) if isinstance(schema, str) else schema
 
 
-Parts = Callable[[bytes, int], tuple[bytes | None, ...] | None]
+TakeTexts = Callable[[bytes, int], tuple[bytes | None, ...] | None]
 """From a message and the index of its body to the texts of its `Take`s; a text is None for null,
 and the whole is None if the message is unusual."""
 
@@ -386,7 +386,7 @@ class _UncoveredError(Exception):
 
 def program_of(
     schema: Any, compiler: Compiler, needs: Fields, takes: Sequence[Take | None]
-) -> Parts | None:
+) -> TakeTexts | None:
     """Make the program of a schema that a compiler has compiled; None if it is not covered."""
     if Program is None or compiler.recursive:
         return None

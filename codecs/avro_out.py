@@ -48,7 +48,7 @@ import msgspec
 
 from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder
-from ikebana.codecs.avro_schema import Framing, Part, Schemas, applied, each, locate, picked
+from ikebana.codecs.avro_schema import Framing, MessagePart, Schemas, applied, each, locate, picked
 from ikebana.codecs.encodings import Convert
 from ikebana.codecs.output_messages import (
     Datum,
@@ -254,7 +254,7 @@ def _as_text(schema: Any) -> str:
 class InJson:
     """Keys or values of an output's topic as canonical JSON."""
 
-    def __init__(self, schemas: Schemas, part: Part) -> None:
+    def __init__(self, schemas: Schemas, part: MessagePart) -> None:
         self._schemas, self._part = schemas, part
         self._decoder = AvroDecoder(schemas, framing=_FRAMING, part=part)
         self._converts: dict[int | str, Convert | None] = {}

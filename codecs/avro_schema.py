@@ -116,14 +116,14 @@ def _named(schema: Any, namespace: str, types: dict[str, Any], seen: set[str]) -
 
 
 Framing = Literal["confluent", "apicurio", "headers"]
-Part = Literal["key", "value"]
+MessagePart = Literal["key", "value"]
 
 _ID, _GUID = 0, 1
 _GUID_LENGTH = 17
 
 
 def locate(
-    framing: Framing, part: Part, message: bytes, headers: Headers = None
+    framing: Framing, part: MessagePart, message: bytes, headers: Headers = None
 ) -> tuple[int | str, int]:
     """Find the schema's id (a GUID as text), and the index at which the body begins.
 
@@ -152,7 +152,7 @@ def locate(
     raise DecodeError(f"Avro {part}", "it is too short for a schema id")
 
 
-def _of_headers(framing: Framing, part: Part, headers: Headers) -> int | str | None:
+def _of_headers(framing: Framing, part: MessagePart, headers: Headers) -> int | str | None:
     ids: dict[str, bytes | str | None] = {}
     for name, value in headers or ():
         if name.startswith(("__", "apicurio.")):

@@ -18,7 +18,7 @@ from ikebana.codecs.errors import DecodeError
 
 if TYPE_CHECKING:
     from ikebana.codecs import cdcv2
-    from ikebana.codecs.avro_schema import Part, Schemas
+    from ikebana.codecs.avro_schema import MessagePart, Schemas
     from ikebana.codecs.debezium_out import EnvelopeOrigin
     from ikebana.codecs.output_messages import OutputMessage, OutputShape, Violation, Writers
     from ikebana.codecs.protobuf import Descriptions
@@ -114,7 +114,7 @@ class WrittenCodec(Protocol):
         """The writers that encode the JSON of keys and of values as messages."""
         ...
 
-    def back(self, schemas: "Schemas", part: "Part", /) -> "Back":
+    def back(self, schemas: "Schemas", part: "MessagePart", /) -> "Back":
         """A reader of messages as JSON."""
         ...
 

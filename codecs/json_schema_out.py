@@ -31,7 +31,7 @@ from typing import Any
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro_schema import Part, Schemas
+from ikebana.codecs.avro_schema import MessagePart, Schemas
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.output_messages import (
     MisfitError,
@@ -215,6 +215,6 @@ class _InJson:
         return canonical.canonical(message[_FRAME:])
 
 
-def back(_: Schemas, __: Part) -> _InJson:
+def back(_: Schemas, __: MessagePart) -> _InJson:
     """A reader of messages as JSON: the bytes after the id of their schema."""
     return _InJson()

@@ -31,7 +31,7 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro_schema import CONVERTS, Part, SchemaUnknown, locate
+from ikebana.codecs.avro_schema import CONVERTS, MessagePart, SchemaUnknown, locate
 from ikebana.codecs.change import Change, Headers, Needs
 from ikebana.codecs.encodings import Convert, decimals, duration, time_of, timestamp_of
 from ikebana.codecs.errors import DecodeError
@@ -222,7 +222,7 @@ class ProtobufDecoder:
         ConfigError: the library is not installed.
     """
 
-    def __init__(self, schemas: Descriptions, part: Part = "value") -> None:
+    def __init__(self, schemas: Descriptions, part: MessagePart = "value") -> None:
         self._of = library()
         self._schemas, self._part = schemas, part
         self._codec = f"Protobuf {part}"

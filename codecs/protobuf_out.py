@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro_schema import Part, Schemas
+from ikebana.codecs.avro_schema import MessagePart, Schemas
 from ikebana.codecs.encodings import INFINITE_NANOS
 from ikebana.codecs.output_messages import (
     MisfitError,
@@ -425,7 +425,7 @@ _decode = canonical.decoder(Any)
 class _InJson:
     """Keys or values of an output's topic as canonical JSON."""
 
-    def __init__(self, schemas: Descriptions, part: Part) -> None:
+    def __init__(self, schemas: Descriptions, part: MessagePart) -> None:
         self._is_key = part == "key"
         self._decoder = ProtobufDecoder(schemas, part)
 
@@ -440,6 +440,6 @@ class _InJson:
         return canonical.encode(data)
 
 
-def back(schemas: Schemas, part: Part) -> _InJson:
+def back(schemas: Schemas, part: MessagePart) -> _InJson:
     """A reader of messages as JSON."""
     return _InJson(schemas, part)  # type: ignore[arg-type]

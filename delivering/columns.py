@@ -123,7 +123,7 @@ def arrow_type(kind: SqlType) -> pa.DataType:
 
 
 @dataclass(frozen=True)
-class Column:
+class TargetColumn:
     """A column of a target: its name, its SQL type, and its source.
 
     Raises: ConfigError, if no target takes the type.
@@ -147,7 +147,9 @@ class Column:
             ) from None
 
     @classmethod
-    def of(cls, name: str, text: str, field: str = "", whole: Whole | None = None) -> "Column":
+    def of(
+        cls, name: str, text: str, field: str = "", whole: Whole | None = None
+    ) -> "TargetColumn":
         """Make a column with a type as text.  Raises: ConfigError, if it is no type."""
         try:
             return cls(name, parsed(text), field, whole)
@@ -177,7 +179,7 @@ class Typing:
     def __init__(
         self,
         topic: str,
-        columns: Sequence[Column],
+        columns: Sequence[TargetColumn],
         identity: str | None,
         added: tuple[str, str],
     ) -> None:

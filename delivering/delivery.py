@@ -18,7 +18,7 @@ from typing import NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from ikebana.delivering.sink import Batch, Sink, Table
+from ikebana.delivering.sink import Batch, Sink, TargetTable
 from ikebana.delivering.spool import MOST_BYTES, Spooled, SpoolKeeper
 from ikebana.errors import AwayError
 from ikebana.processor.base.log_lines import note
@@ -32,7 +32,7 @@ from ikebana.serving.aligned import Aligning, OpenTopic, Span
 _RESTARTS = 10**9
 
 
-class Topics(NamedTuple):
+class DeliveredTopics(NamedTuple):
     """The topics of a delivery: how one is opened, and the format of each."""
 
     open: OpenTopic
@@ -41,7 +41,7 @@ class Topics(NamedTuple):
     """The most bytes of a topic's closed batch in memory; a larger batch goes to a file."""
 
 
-class Standing(NamedTuple):
+class DeliveryProgress(NamedTuple):
     """The progress of a delivery."""
 
     upper: int | None
@@ -61,7 +61,7 @@ class _Following(Aligning[Spooled]):
     """Calls the delivery when everything closed was read."""
 
     def __init__(
-        self, topics: Topics, token: str | None, *, wait: bool, idle: Callable[[], None]
+        self, topics: DeliveredTopics, token: str | None, *, wait: bool, idle: Callable[[], None]
     ) -> None:
         self._idle = idle
         keeper = functools.partial(SpoolKeeper, topics.spool_bytes)
@@ -80,8 +80,8 @@ class Delivery:
     def __init__(
         self,
         sink: Sink,
-        tables: Sequence[Table],
-        topics: Topics,
+        tables: Sequence[TargetTable],
+        topics: DeliveredTopics,
         say: Callable[[str], None],
         *,
         wait: bool = True,
@@ -114,10 +114,12 @@ class Delivery:
         if (following := self._following) is not None:
             following.stop()
 
-    def standing(self) -> Standing:
+    def standing(self) -> DeliveryProgress:
         """Return the progress; from any thread."""
         age = None if self._caught_up is None else time.monotonic() - self._caught_up
-        return Standing(self._upper, self._updates, self._batches, age, self._behind, self._waits)
+        return DeliveryProgress(
+            self._upper, self._updates, self._batches, age, self._behind, self._waits
+        )
 
     def monotonic(self) -> float:
         """The clock of pauses."""
@@ -168,7 +170,7 @@ class Delivery:
 
 def deliver(
     sink: Sink,
-    tables: Sequence[Table],
+    tables: Sequence[TargetTable],
     *,
     bootstrap_servers: str = "localhost:9092",
     config: Mapping[str, str] | None = None,
@@ -185,7 +187,7 @@ def deliver(
     formats = dict.fromkeys((table.collection for table in tables), "diff")
     settings = {**(config or {}), "bootstrap.servers": bootstrap_servers}
     reading_rights.reach(settings, formats)
-    topics = Topics(functools.partial(following.follow, settings), formats)
+    topics = DeliveredTopics(functools.partial(following.follow, settings), formats)
     Delivery(sink, tables, topics, note, wait=wait).run()
 
 
@@ -201,10 +203,12 @@ METRICS = (
 )
 
 
-class Probes(Collector):
+class DeliveryProbes(Collector):
     """Answers probes of one delivery; ready if everything that is closed was applied lately."""
 
-    def __init__(self, name: str, standing: Callable[[], Standing], ready_within: float) -> None:
+    def __init__(
+        self, name: str, standing: Callable[[], DeliveryProgress], ready_within: float
+    ) -> None:
         self._name = name
         self._standing = standing
         self._ready_within = ready_within

@@ -19,14 +19,14 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_d
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from ikebana.delivering.lake import (
-    Changes,
     ConflictError,
     LakeSink,
     Mark,
+    TableChanges,
     refuse_rows,
     widened,
 )
-from ikebana.delivering.sink import VALID_TO, Table
+from ikebana.delivering.sink import VALID_TO, TargetTable
 from ikebana.processor.authoring.deliver_part import DeltaPart
 
 _HOUSEKEEPING = 100
@@ -39,7 +39,7 @@ _HISTORY = 1000
 def sink(name: str, part: DeltaPart) -> LakeSink:
     """Make the sink of a section `delta`, whose tables have folders of their names."""
 
-    def open_table(table: Table, sink: str) -> DeltaLakeTable:
+    def open_table(table: TargetTable, sink: str) -> DeltaLakeTable:
         return DeltaLakeTable(f"{part.folder.rstrip('/')}/{table.name}", table, sink, part.storage)
 
     # A folder that cannot be made is reported as a table that is not there.
@@ -49,7 +49,9 @@ def sink(name: str, part: DeltaPart) -> LakeSink:
 class DeltaLakeTable:
     """One table; `name` is that of the sink."""
 
-    def __init__(self, path: str, table: Table, name: str, storage: Mapping[str, str]) -> None:
+    def __init__(
+        self, path: str, table: TargetTable, name: str, storage: Mapping[str, str]
+    ) -> None:
         self._path = path
         self._spec = table
         self._storage = dict(storage)
@@ -89,7 +91,7 @@ class DeltaLakeTable:
         for rows in self._table.to_pyarrow_dataset().to_batches(columns=list(names)):
             yield pa.Table.from_batches([rows])
 
-    def commit(self, changes: Changes | None, mark: Mark) -> None:
+    def commit(self, changes: TableChanges | None, mark: Mark) -> None:
         properties = CommitProperties(
             custom_metadata={self._app: msgspec.json.encode(mark).decode()},
             max_commit_retries=0,
@@ -125,11 +127,11 @@ class DeltaLakeTable:
         assert self._opened is not None
         return self._opened
 
-    def _added(self, changes: Changes) -> Iterator[pa.RecordBatch]:
+    def _added(self, changes: TableChanges) -> Iterator[pa.RecordBatch]:
         for rows in changes.added():
             yield rows.cast(self._schema)
 
-    def _merge(self, changes: Changes, properties: CommitProperties) -> None:
+    def _merge(self, changes: TableChanges, properties: CommitProperties) -> None:
         gone = changes.removed()
         same = []
         for name in self._spec.identity:
@@ -149,7 +151,7 @@ class DeltaLakeTable:
         merge.when_not_matched_insert(inserted, predicate=f"s.{_OP} = {_COME}").execute()
 
     def _operations(
-        self, gone: pa.Table, changes: Changes, schema: pa.Schema
+        self, gone: pa.Table, changes: TableChanges, schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         for rows in gone.to_batches():
             yield _operation(rows, _GO, schema)

@@ -52,15 +52,15 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ikebana.delivering.lake import (
     FILE_BYTES,
-    Changes,
     ConflictError,
     LakeSink,
     Mark,
+    TableChanges,
     filled,
     refuse_rows,
     widened,
 )
-from ikebana.delivering.sink import VALID_TO, Table
+from ikebana.delivering.sink import VALID_TO, TargetTable
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.deliver_part import IcebergPart
 
@@ -92,7 +92,7 @@ def sink(name: str, part: IcebergPart) -> LakeSink:
                 hint="`catalog` has the properties of PyIceberg, such as type, uri and warehouse.",
             ) from error
 
-    def open_table(table: Table, sink: str) -> IcebergTable:
+    def open_table(table: TargetTable, sink: str) -> IcebergTable:
         return IcebergTable(loaded(), part.namespace, table, sink)
 
     return LakeSink(name, open_table, _AWAY, _DENIED)
@@ -101,7 +101,7 @@ def sink(name: str, part: IcebergPart) -> LakeSink:
 class IcebergTable:
     """One table; `name` is that of the sink."""
 
-    def __init__(self, catalog: Catalog, namespace: str, table: Table, name: str) -> None:
+    def __init__(self, catalog: Catalog, namespace: str, table: TargetTable, name: str) -> None:
         self._catalog = catalog
         self._spec = table
         self._schema = table.stored
@@ -146,7 +146,7 @@ class IcebergTable:
         for task in self._files():
             yield self._read(task, names)
 
-    def commit(self, changes: Changes | None, mark: Mark) -> None:
+    def commit(self, changes: TableChanges | None, mark: Mark) -> None:
         replaced = [] if changes is None else self._replaced(changes)
         entries = {"instance": mark.instance}
         if mark.upper is not None and mark.token is not None:
@@ -188,7 +188,7 @@ class IcebergTable:
         rows = scan.to_table([task])
         return rows if names is None else rows.select(list(names))
 
-    def _replaced(self, changes: Changes) -> list[FileScanTask]:
+    def _replaced(self, changes: TableChanges) -> list[FileScanTask]:
         """List the files with removed rows, and small files if there are many."""
         hit: list[FileScanTask] = []
         small: list[FileScanTask] = []
@@ -201,7 +201,7 @@ class IcebergTable:
         return hit + small if len(small) >= _SMALL_FILES else hit
 
     def _is_hit(
-        self, task: FileScanTask, changes: Changes, bounds: tuple[Any, Any] | None
+        self, task: FileScanTask, changes: TableChanges, bounds: tuple[Any, Any] | None
     ) -> bool:
         """Whether a file has removed rows; `bounds` are those of their first column, if any."""
         names = changes.table.identity
@@ -211,7 +211,7 @@ class IcebergTable:
         return _may_hit(task, field, bounds) and bool(changes.hit(self._read(task, names)))
 
     def _written(
-        self, changes: Changes | None, replaced: Iterable[FileScanTask]
+        self, changes: TableChanges | None, replaced: Iterable[FileScanTask]
     ) -> Iterator[DataFile]:
         """Write new rows, and the remaining rows of replaced files; yield the files."""
         if changes is None:

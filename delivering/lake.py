@@ -41,8 +41,8 @@ from ikebana.delivering.sink import (
     VALID_FROM,
     VALID_TO,
     Batch,
-    Table,
     TargetAwayError,
+    TargetTable,
 )
 from ikebana.errors import AccessError, ConfigError, FencedError, SourceError
 from ikebana.processor.linear.json_text import quoted
@@ -55,7 +55,7 @@ _ROWS = 65_536
 _MEMORY = "1GiB"
 
 
-class Changes:
+class TableChanges:
     """The changes of one table by one batch, in memory and files until `close`.
 
     Raises:
@@ -63,7 +63,7 @@ class Changes:
     """
 
     def __init__(
-        self, table: Table, updates: Iterable[pa.RecordBatch], since: int | None, scan: Scan
+        self, table: TargetTable, updates: Iterable[pa.RecordBatch], since: int | None, scan: Scan
     ) -> None:
         """Sum up the updates at or after `since`; the target has the earlier ones already."""
         self.table = table
@@ -141,7 +141,7 @@ class Changes:
 class _Sums:
     """Makes the tables `removed` and `added` of the table `updates`, in a database."""
 
-    def __init__(self, database: duckdb.DuckDBPyConnection, table: Table) -> None:
+    def __init__(self, database: duckdb.DuckDBPyConnection, table: TargetTable) -> None:
         self.table = table
         self._database = database
         self._schema = table.stored
@@ -262,7 +262,7 @@ class _Sums:
         _make(self._database, name, select)
 
 
-def _same(table: Table, one: str, other: str) -> str:
+def _same(table: TargetTable, one: str, other: str) -> str:
     return " AND ".join(
         f"{one}.{quoted(name)} IS NOT DISTINCT FROM {other}.{quoted(name)}"
         for name in table.identity
@@ -332,7 +332,7 @@ class LakeTable(Protocol):
         """Read some columns."""
         ...
 
-    def commit(self, changes: Changes | None, mark: Mark) -> None:
+    def commit(self, changes: TableChanges | None, mark: Mark) -> None:
         """Make changes, if any, and the mark, in one commit.
 
         Raises:
@@ -354,7 +354,7 @@ class LakeSink:
     def __init__(
         self,
         name: str,
-        open_table: Callable[[Table, str], LakeTable],
+        open_table: Callable[[TargetTable, str], LakeTable],
         away: tuple[type[Exception], ...],
         denied: tuple[type[Exception], ...] = (),
     ) -> None:
@@ -363,11 +363,11 @@ class LakeSink:
         self._away = away
         self._denied = denied
         self._instance = uuid4().hex
-        self._tables: list[tuple[Table, LakeTable]] = []
+        self._tables: list[tuple[TargetTable, LakeTable]] = []
         self.uppers: dict[str, int | None] = {}
         """The frontier of each table: after a crash one may be ahead of the token."""
 
-    def open(self, tables: Sequence[Table]) -> str | None:
+    def open(self, tables: Sequence[TargetTable]) -> str | None:
         self._instance = uuid4().hex
         with self._reaching():
             self._tables = [(table, self._open_table(table, self.name)) for table in tables]
@@ -407,14 +407,16 @@ class LakeSink:
         except self._away as error:
             raise TargetAwayError(f'the target of sink "{self.name}" is away: {error}') from error
 
-    def _apply(self, batch: Batch, table: Table, lake: LakeTable, since: int | None) -> None:
+    def _apply(self, batch: Batch, table: TargetTable, lake: LakeTable, since: int | None) -> None:
         mark = Mark(self._instance, batch.upper, batch.token)
         for _ in range(_ATTEMPTS):
             try:
                 if not batch.count(table):
                     lake.commit(None, mark)
                     return
-                with closing(Changes(table, batch.updates(table), since, lake.scan)) as changes:
+                with closing(
+                    TableChanges(table, batch.updates(table), since, lake.scan)
+                ) as changes:
                     lake.commit(changes, mark)
                 return
             except ConflictError:
@@ -426,7 +428,7 @@ class LakeSink:
                     ) from None
         raise _unsettled(table.name)
 
-    def _taken_over(self, table: Table, lake: LakeTable) -> Mark:
+    def _taken_over(self, table: TargetTable, lake: LakeTable) -> Mark:
         """Commit this instance's name to a table, with the token that the table has."""
         for _ in range(_ATTEMPTS):
             mark = Mark(self._instance)
@@ -440,7 +442,7 @@ class LakeSink:
         raise _unsettled(table.name)
 
 
-def refuse_rows(table: Table) -> None:
+def refuse_rows(table: TargetTable) -> None:
     """Refuse a table that has rows, but no mark of this sink."""
     raise ConfigError(
         f'table "{table.name}" has rows that this sink has not written, or the commit that says '
@@ -449,7 +451,7 @@ def refuse_rows(table: Table) -> None:
     )
 
 
-def missing_columns(table: Table, lake: LakeTable) -> list[pa.Field] | None:
+def missing_columns(table: TargetTable, lake: LakeTable) -> list[pa.Field] | None:
     """List the columns that a table in the target lacks; None if there is no table.
 
     Raises:
@@ -483,7 +485,7 @@ def missing_columns(table: Table, lake: LakeTable) -> list[pa.Field] | None:
     return missing
 
 
-def _unfit(table: Table, why: str) -> ConfigError:
+def _unfit(table: TargetTable, why: str) -> ConfigError:
     return ConfigError(
         f'table "{table.name}" does not fit "{table.collection}": {why}',
         hint="Change the columns of the sink, or name another table.",

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ikebana.delivering.lake import Changes, ConflictError, LakeSink, Mark, filled
-from ikebana.delivering.sink import TIME, Table
+from ikebana.delivering.lake import ConflictError, LakeSink, Mark, TableChanges, filled
+from ikebana.delivering.sink import TIME, TargetTable
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.deliver_part import ParquetPart
 
@@ -34,7 +34,7 @@ _DAY = 86_400_000
 _MANIFESTS = 100
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class TableManifest(msgspec.Struct, frozen=True):
     """A commit: its mark, its files without suffix, and the table's schema."""
 
     mark: Mark
@@ -45,7 +45,7 @@ class Manifest(msgspec.Struct, frozen=True):
 def sink(name: str, part: ParquetPart) -> LakeSink:
     """Make the sink of a section `parquet`, whose tables have folders of their names."""
 
-    def open_table(table: Table, sink: str) -> ParquetTable:
+    def open_table(table: TargetTable, sink: str) -> ParquetTable:
         return ParquetTable(Path(part.folder) / table.name, table, sink, by_day=part.by_day)
 
     return LakeSink(name, open_table, (OSError,))
@@ -54,7 +54,7 @@ def sink(name: str, part: ParquetPart) -> LakeSink:
 class ParquetTable:
     """One folder; `name` is that of the sink."""
 
-    def __init__(self, folder: Path, table: Table, name: str, *, by_day: bool) -> None:
+    def __init__(self, folder: Path, table: TargetTable, name: str, *, by_day: bool) -> None:
         if table.mode != "changes":
             raise ConfigError(
                 f'table "{table.name}" has the mode {table.mode}: files of Parquet are added only',
@@ -65,7 +65,7 @@ class ParquetTable:
         self._schema = table.stored
         self._by_day = by_day
         self._number = 0
-        self._last: Manifest | None = None
+        self._last: TableManifest | None = None
         self.reload()
 
     def columns(self) -> pa.Schema | None:
@@ -87,9 +87,9 @@ class ParquetTable:
         """Read nothing: changes are added without a look at earlier rows."""
         return ()
 
-    def commit(self, changes: Changes | None, mark: Mark) -> None:
+    def commit(self, changes: TableChanges | None, mark: Mark) -> None:
         files = [] if changes is None else list(self._written(changes, mark.upper or 0))
-        manifest = Manifest(mark, files, self._schema.serialize().to_pybytes())
+        manifest = TableManifest(mark, files, self._schema.serialize().to_pybytes())
         self._link(self._number + 1, manifest)
         self._number, self._last = self._number + 1, manifest
         self._close_files()
@@ -103,13 +103,13 @@ class ParquetTable:
         if numbers:
             self._number = max(numbers)
             text = self._path(self._number).read_bytes()
-            self._last = msgspec.json.decode(text, type=Manifest)
+            self._last = msgspec.json.decode(text, type=TableManifest)
             self._close_files()
 
     def _path(self, number: int) -> Path:
         return self._manifests / f"{number:012d}.json"
 
-    def _link(self, number: int, manifest: Manifest) -> None:
+    def _link(self, number: int, manifest: TableManifest) -> None:
         """Create a manifest atomically, unless one of its number exists."""
         written = self._manifests / f"{uuid4().hex}.new"
         with written.open("xb") as file:
@@ -131,7 +131,7 @@ class ParquetTable:
             with suppress(FileNotFoundError):
                 (self._folder / (name + _OPEN)).rename(self._folder / (name + _CLOSED))
 
-    def _written(self, changes: Changes, upper: int) -> Iterator[str]:
+    def _written(self, changes: TableChanges, upper: int) -> Iterator[str]:
         """Write files; yield their names."""
         commit = f"{upper:020d}-{uuid4().hex[:8]}"
         tables = filled(pa.Table.from_batches([rows]) for rows in changes.added())

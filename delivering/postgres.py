@@ -38,8 +38,8 @@ from ikebana.delivering.sink import (
     VALID_FROM,
     VALID_TO,
     Batch,
-    Table,
     TargetAwayError,
+    TargetTable,
 )
 from ikebana.errors import AccessError, ConfigError, FencedError, SourceError
 from ikebana.processor.authoring.deliver_part import PostgresPart
@@ -92,7 +92,7 @@ def postgres_type(kind: SqlType) -> str:
 class PostgresTable:
     """The SQL of one table; `number` makes the names of its temporary tables unique."""
 
-    def __init__(self, number: int, table: Table) -> None:
+    def __init__(self, number: int, table: TargetTable) -> None:
         # Nested values stay the JSON that they are in messages.
         self.table = replace(
             table,
@@ -285,7 +285,7 @@ class PostgresSink:
         self._generation = 0
         self._tables: list[PostgresTable] = []
 
-    def open(self, tables: Sequence[Table]) -> str | None:
+    def open(self, tables: Sequence[TargetTable]) -> str | None:
         self.close()
         self._tables = [PostgresTable(number, table) for number, table in enumerate(tables)]
         with self._errors():

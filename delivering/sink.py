@@ -42,7 +42,7 @@ from typing import Literal, Protocol, get_args
 import pyarrow as pa
 
 from ikebana.codecs.diff import Times
-from ikebana.delivering.columns import Column, Typing
+from ikebana.delivering.columns import TargetColumn, Typing
 from ikebana.delivering.spool import Spooled
 from ikebana.errors import AwayError, ConfigError
 
@@ -65,7 +65,7 @@ class TargetAwayError(AwayError):
 
 
 @dataclass(frozen=True)
-class Table:
+class TargetTable:
     """A table of a target, with the rows of one collection.
 
     With a `key`, no two rows of the collection have equal values in its columns at one time, and
@@ -82,7 +82,7 @@ class Table:
     name: str
     """The name of the table in the target."""
     mode: Mode
-    columns: tuple[Column, ...]
+    columns: tuple[TargetColumn, ...]
     key: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -172,11 +172,11 @@ class Batch:
         self.times = times
         self._updates = updates
 
-    def count(self, table: Table) -> int:
+    def count(self, table: TargetTable) -> int:
         """Count the updates of a table."""
         return self._updates[table.collection].count()
 
-    def updates(self, table: Table) -> Iterator[pa.RecordBatch]:
+    def updates(self, table: TargetTable) -> Iterator[pa.RecordBatch]:
         """Yield the updates of a table in chunks of `table.schema`; may be called repeatedly.
 
         They are in no order, and not consolidated: a row may be inserted and deleted within the
@@ -195,7 +195,7 @@ class Sink(Protocol):
     name: str
     """Identifies the sink's token among those of other sinks in the same target."""
 
-    def open(self, tables: Sequence[Table]) -> str | None:
+    def open(self, tables: Sequence[TargetTable]) -> str | None:
         """Connect, take over from other instances, and check the tables or create them.
 
         Returns the token of the last applied batch, or None if there was none.  From now on the

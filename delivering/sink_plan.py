@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ikebana.delivering.columns import Column
-from ikebana.delivering.sink import Sink, Table
+from ikebana.delivering.columns import TargetColumn
+from ikebana.delivering.sink import Sink, TargetTable
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.authoring.deliver_part import TARGETS, DeliverPart, TablePart
-from ikebana.processor.authoring.values import Part
+from ikebana.processor.authoring.values import Section
 from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Plan
 
@@ -25,7 +25,7 @@ class SinkPlan(NamedTuple):
     """A sink with its tables, and the formats of their topics."""
 
     sink: Sink
-    tables: tuple[Table, ...]
+    tables: tuple[TargetTable, ...]
     formats: Mapping[str, str]
 
 
@@ -43,10 +43,13 @@ def sink_plan(name: str, part: DeliverPart, plan: Plan | None, types_of: TypesOf
         if formats.setdefault(topic, form) != form:
             raise ConfigError(f'sink "{name}" reads topic "{topic}" in two formats')
         columns = [
-            Column.of(column, of.type, of.field, of.whole)
+            TargetColumn.of(column, of.type, of.field, of.whole)
             for column, of in table_part.columns.items()
-        ] or [Column.of(column, kind) for column, kind in (types or types_of(topic, form)).items()]
-        tables.append(Table(topic, table, table_part.mode, tuple(columns), table_part.key))
+        ] or [
+            TargetColumn.of(column, kind)
+            for column, kind in (types or types_of(topic, form)).items()
+        ]
+        tables.append(TargetTable(topic, table, table_part.mode, tuple(columns), table_part.key))
     return SinkPlan(_sink(name, part), tuple(tables), formats)
 
 
@@ -62,7 +65,7 @@ def _sink(name: str, part: DeliverPart) -> Sink:
     [kind] = part.targets
     module, _, function = KINDS[kind].partition(":")
     try:
-        make: Callable[[str, Part], Sink] = getattr(importlib.import_module(module), function)
+        make: Callable[[str, Section], Sink] = getattr(importlib.import_module(module), function)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("ikebana"):
             raise

@@ -28,7 +28,16 @@ from ikebana.errors import ConfigError
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import EPOCH_MS
 from ikebana.serving import layout
-from ikebana.serving.layout import Meta, Seen, Shape, State, StoredTotals, TimePart, Totals, Update
+from ikebana.serving.layout import (
+    CollectionSize,
+    Meta,
+    Shape,
+    ShapeLearner,
+    State,
+    StoredTotals,
+    StoredUpdate,
+    TimePart,
+)
 from ikebana.serving.view import ArrangementView, read_meta
 
 _MS = {"ms": 1, "s": 1_000, "min": 60_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -134,8 +143,8 @@ class ServedArrangement:
         elif (meta.topic, meta.form) != (topic, form):
             raise LocalDamageError(f'it has "{meta.topic}" in the format {meta.form}')
         self._meta = meta
-        self._keys = Seen(meta.shape.keys, exact=True)
-        self._values = Seen(meta.shape.values)
+        self._keys = ShapeLearner(meta.shape.keys, exact=True)
+        self._values = ShapeLearner(meta.shape.values)
         self._views: WeakSet[ArrangementView] = WeakSet()
         self._view = self._fixed()
 
@@ -241,7 +250,7 @@ class ServedArrangement:
 class _Work:
     """The states of the subjects of a batch while its updates are added, time by time."""
 
-    def __init__(self, totals: Totals, keep_from: int) -> None:
+    def __init__(self, totals: CollectionSize, keep_from: int) -> None:
         self._keys, self._data = totals.keys, totals.data
         self._total, self._size = totals.total, totals.bytes
         self._keep_from = keep_from
@@ -252,9 +261,9 @@ class _Work:
         self._history: list[Change] = []
 
     @property
-    def totals(self) -> Totals:
+    def totals(self) -> CollectionSize:
         """The totals after the updates so far."""
-        return Totals(self._keys, self._data, self._total, self._size)
+        return CollectionSize(self._keys, self._data, self._total, self._size)
 
     def load(self, subject: bytes, packed: bytes | None) -> None:
         """Take the state of a subject before the batch."""
@@ -272,7 +281,7 @@ class _Work:
             else:
                 diffs[value] = diffs.get(value, 0) + diff
         before = StoredTotals.of(self.totals)
-        history: list[Update] = []
+        history: list[StoredUpdate] = []
         # Reads as of an earlier time undo these updates.
         is_history = time > self._keep_from
         stamp = layout.pack_time(time)
@@ -290,7 +299,7 @@ class _Work:
                 )
                 key = layout.key_of(subject)
                 history += [
-                    Update(key, value, piece)
+                    StoredUpdate(key, value, piece)
                     for value in sorted(diffs)
                     for piece in pieces(diffs[value])
                 ]

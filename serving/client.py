@@ -18,7 +18,7 @@ from ikebana.serving.parameters import (
     V1,
     CollectionsAnswer,
     NewestAnswer,
-    Sql,
+    SqlQuery,
     asked,
 )
 from ikebana.serving.reads import CollectionInfo, OfThreads, Reads, Result, WaitedError
@@ -96,7 +96,7 @@ class Connection(Reads):
         return [each.collection for each in answer.collections]
 
     def sql(self, query: str, *, as_of: int | None = None) -> pa.Table:
-        body = json.dumps(asked(Sql, {"query": query, "as_of": as_of})).encode()
+        body = json.dumps(asked(SqlQuery, {"query": query, "as_of": as_of})).encode()
         body = self._request("POST", f"{V1}/sql", body, accept=ARROW)
         return pa.ipc.open_stream(body).read_all()
 

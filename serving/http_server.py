@@ -69,7 +69,7 @@ METRICS = (
 )
 
 
-class Probes(Collector):
+class ServiceProbes(Collector):
     """Answers probes of one service to one reader; ready if all topics were read lately."""
 
     def __init__(
@@ -157,7 +157,7 @@ class Probes(Collector):
         return [*families.values(), subscribers]
 
 
-ProbesOf = Callable[[Permitted], Probes]
+ProbesOf = Callable[[Permitted], ServiceProbes]
 _RULES = Rules("Start `ikebana serve` with --token-file, or with --anyone.", (*PROBES, "/metrics"))
 
 
@@ -401,7 +401,7 @@ def serve(
     ready_within: float,
     say: Callable[[str], None],
     plan: Callable[[], PlanView] = no_plan,
-    queries: sql.Limits = sql.Limits(),  # noqa: B008 - immutable
+    queries: sql.QueryLimits = sql.QueryLimits(),  # noqa: B008 - immutable
 ) -> None:
     """Follow and answer until SIGTERM or SIGINT; a second one ends the process at once.
 
@@ -438,7 +438,7 @@ class HttpServer:
         limits: AccessLimits,
         ready_within: float,
         plan: Callable[[], PlanView] = no_plan,
-        queries: sql.Limits = sql.Limits(),  # noqa: B008 - immutable
+        queries: sql.QueryLimits = sql.QueryLimits(),  # noqa: B008 - immutable
     ) -> None:
         self._service = service
         self._limits = limits
@@ -453,8 +453,8 @@ class HttpServer:
         bell = Bell()
         self._callers = callers = Callers(self._service, bell, self._plan, self._queries)
 
-        def probes(views: Permitted) -> Probes:
-            return Probes(self._service, views, self._ready_within, lambda: callers.open)
+        def probes(views: Permitted) -> ServiceProbes:
+            return ServiceProbes(self._service, views, self._ready_within, lambda: callers.open)
 
         self._service.listen(bell.ring)
         self._service.start()

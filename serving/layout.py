@@ -88,7 +88,7 @@ _read_json = msgspec.json.Decoder().decode
 _as_json = msgspec.json.Encoder().encode
 
 
-class Side(msgspec.Struct, array_like=True, frozen=True):
+class SideShape(msgspec.Struct, array_like=True, frozen=True):
     """The shape of all keys, or of all values.
 
     `fields` are the fields of objects with their kinds; `other` is the kind of all that are no
@@ -115,10 +115,10 @@ class Side(msgspec.Struct, array_like=True, frozen=True):
             return "JSON"
         return self.other
 
-    def only(self, columns: Collection[str]) -> "Side":
+    def only(self, columns: Collection[str]) -> "SideShape":
         """Return the shape with some fields only; values that are no objects become `{}`."""
         fields = {name: kind for name, kind in self.fields.items() if name in columns}
-        return Side(fields, self.objects or self.other is not None, uniform=False)
+        return SideShape(fields, self.objects or self.other is not None, uniform=False)
 
     def looked_up(self) -> dict[str, str] | None:
         """Return the fields that determine a key's bytes, with their kinds, for lookups.
@@ -141,11 +141,11 @@ class Side(msgspec.Struct, array_like=True, frozen=True):
 class Shape(msgspec.Struct, array_like=True, frozen=True):
     """The shapes of the keys and of the values of a collection."""
 
-    keys: Side = Side()
-    values: Side = Side()
+    keys: SideShape = SideShape()
+    values: SideShape = SideShape()
 
 
-class Totals(NamedTuple):
+class CollectionSize(NamedTuple):
     """The size of a collection at a time.
 
     `keys` subjects have a value, `data` distinct (key, value) have a count, `total` is the sum
@@ -159,7 +159,7 @@ class Totals(NamedTuple):
 
 
 class StoredTotals(msgspec.Struct, array_like=True, frozen=True):
-    """`Totals` in their stored form: a total beyond 64 bits is text."""
+    """`CollectionSize` in their stored form: a total beyond 64 bits is text."""
 
     keys: int = 0
     data: int = 0
@@ -167,18 +167,18 @@ class StoredTotals(msgspec.Struct, array_like=True, frozen=True):
     bytes: int = 0
 
     @classmethod
-    def of(cls, totals: Totals) -> Self:
+    def of(cls, totals: CollectionSize) -> Self:
         """Convert totals to their stored form.
 
-        >>> StoredTotals.of(Totals(1, 1, 2**64, 5))
+        >>> StoredTotals.of(CollectionSize(1, 1, 2**64, 5))
         StoredTotals(keys=1, data=1, total='18446744073709551616', bytes=5)
         """
         keys, data, total, size = totals
         return cls(keys, data, total if total in _NUMBERS else str(total), size)
 
-    def read(self) -> Totals:
+    def read(self) -> CollectionSize:
         """Return the totals."""
-        return Totals(self.keys, self.data, int(self.total), self.bytes)
+        return CollectionSize(self.keys, self.data, int(self.total), self.bytes)
 
 
 class Meta(msgspec.Struct, array_like=True, frozen=True):
@@ -209,7 +209,7 @@ class Meta(msgspec.Struct, array_like=True, frozen=True):
         return (None, None) if self.upper == LEAST_TIME else (self.since, self.upper)
 
 
-class Update(NamedTuple):
+class StoredUpdate(NamedTuple):
     """The count of (key, value) changes by `diff`, at the time that it is stored under."""
 
     key: bytes | None
@@ -221,7 +221,7 @@ class TimePart(msgspec.Struct, array_like=True, frozen=True):
     """Some updates of one time, ordered by subject and value, and the totals before the time."""
 
     before: StoredTotals
-    updates: list[Update]
+    updates: list[StoredUpdate]
 
 
 def subject(key: bytes | None, value: bytes = b"") -> bytes:
@@ -332,10 +332,10 @@ def time_and_part(key: bytes) -> tuple[int, int]:
     return unpack_time(key[1:9]), int(_part.unpack(key[9:])[0])
 
 
-class Seen:
+class ShapeLearner:
     """Learns one side of a shape; a known combination of fields and types costs one lookup."""
 
-    def __init__(self, side: Side, *, exact: bool = False) -> None:
+    def __init__(self, side: SideShape, *, exact: bool = False) -> None:
         self.side = side
         self._exact = exact
         # By names and types of all fields: those that are integers, and whether the bytes are
@@ -399,7 +399,7 @@ def _is_canonical(data: bytes, value: Any, *, plain: bool) -> bool:
         return False
 
 
-def _with_object(side: Side, document: dict[str, Any]) -> Side:
+def _with_object(side: SideShape, document: dict[str, Any]) -> SideShape:
     fields = dict(side.fields)
     for name, value in document.items():
         if name in fields or len(fields) <= _MOST_FIELDS:
@@ -408,7 +408,7 @@ def _with_object(side: Side, document: dict[str, Any]) -> Side:
     return msgspec.structs.replace(side, fields=fields, objects=True, uniform=uniform)
 
 
-def _with_other(side: Side, value: Any) -> Side:
+def _with_other(side: SideShape, value: Any) -> SideShape:
     other = _both(side.other, _kind(value))
     return side if other == side.other else msgspec.structs.replace(side, other=other)
 

@@ -30,14 +30,14 @@ from ikebana.serving.parameters import READS, V1, Nothing, Operation, answered, 
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.reads import TooLargeError, WaitedError
 from ikebana.serving.service import Service, copies_read
-from ikebana.serving.sql import Limits, Result
+from ikebana.serving.sql import QueryLimits, QueryResult
 from ikebana.serving.view import (
     MOST_PAGE_BYTES,
     Bounds,
     CollectionView,
-    Row,
     UnknownCollectionError,
     UnreadableTimeError,
+    ViewRow,
     check_kinds,
     common_frontier,
     common_newest,
@@ -129,7 +129,7 @@ _MOST_ASKED = 16
 class Queries:
     """Runs the queries of all callers, some at once, each within its limits."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: QueryLimits) -> None:
         self.limits = limits
         self.running = asyncio.Semaphore(_MOST_RUNNING)
 
@@ -147,7 +147,7 @@ class CallersQueries:
 
     async def run(
         self, text: str, view_of: Callable[[str], CollectionView], as_of: int | None
-    ) -> Result:
+    ) -> QueryResult:
         """Run a query, after those before it.
 
         Raises:
@@ -171,7 +171,7 @@ class Answer(NamedTuple):
     """The body of an answer: a value for JSON, and what an Arrow stream has instead."""
 
     body: Any
-    rows: list[Row] | None = None
+    rows: list[ViewRow] | None = None
     updates: list[KeyedUpdate] | None = None
     table: pa.Table | None = None
 
@@ -211,7 +211,7 @@ class Api:
         """Describe a collection: its times, its size, how it is followed."""
         return Answer(self._served(self.views.view(name)))
 
-    async def sql(self, _: str, asked: parameters.Sql) -> Answer:
+    async def sql(self, _: str, asked: parameters.SqlQuery) -> Answer:
         """Run one SELECT over collections, all of them as of one time."""
         as_of = time_of(asked.as_of, "as_of")
         result = await self._queries.run(asked.query, self.views.view, as_of)
@@ -285,7 +285,7 @@ def _reading(read: Callable[..., Any]) -> tuple[Operation, Handler]:
         fields = {part: answered(each, write) for part, each in result._asdict().items()}
         rows, updates = getattr(result, "rows", None), getattr(result, "updates", None)
         if isinstance(result, reads.KeyState):
-            rows = [Row(result.key, result.values)]
+            rows = [ViewRow(result.key, result.values)]
         return Answer(operation.answers(**fields), rows, updates)
 
     return operation, handler
@@ -313,7 +313,7 @@ OPERATIONS: Mapping[Operation, Handler] = dict(
         _reading(reads.newest),
         _handling(Api.plan, "GET", f"{V1}/plan", Nothing, PlanView),
         _handling(
-            Api.sql, "POST", f"{V1}/sql", parameters.Sql, parameters.SqlAnswer, streams=True
+            Api.sql, "POST", f"{V1}/sql", parameters.SqlQuery, parameters.SqlAnswer, streams=True
         ),
         _handling(Api.wait, "GET", f"{V1}/wait", parameters.Wait, parameters.NewestAnswer),
     )
@@ -565,7 +565,7 @@ class Callers:
         service: Service,
         bell: Bell,
         plan: Callable[[], PlanView] = no_plan,
-        limits: Limits = Limits(),  # noqa: B008 - immutable
+        limits: QueryLimits = QueryLimits(),  # noqa: B008 - immutable
     ) -> None:
         self._service = service
         self._bell = bell

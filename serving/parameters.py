@@ -17,9 +17,9 @@ from ikebana.processor.base import texts
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.serving import reads
 from ikebana.serving.reads import MOST_ROWS, CollectionInfo
-from ikebana.serving.view import Bounds, Row
+from ikebana.serving.view import Bounds, ViewRow
 from ikebana.serving.wire import (
-    Change,
+    CountChange,
     Encoding,
     KeyValues,
     Value,
@@ -122,7 +122,7 @@ class Scan(Within, kw_only=True):
         return {"limit": self.limit, "page": self.page, **Within.arguments(self)}
 
 
-class Changes(Nothing, kw_only=True):
+class ChangesRead(Nothing, kw_only=True):
     """A read of updates."""
 
     above: Time | None = None
@@ -163,7 +163,7 @@ class Subscribe(Collections, kw_only=True):
     encoding: Encoding = "json"
 
 
-class Sql(Nothing, kw_only=True):
+class SqlQuery(Nothing, kw_only=True):
     """A query, in the body."""
 
     query: Annotated[str, Meta(max_length=100_000, description="One SELECT.")]
@@ -267,7 +267,7 @@ class ChangesAnswer(msgspec.Struct):
 
     above: int
     upto: int
-    updates: list[Change]
+    updates: list[CountChange]
     page: str | None
 
     def result(self) -> reads.ChangesPage:
@@ -328,7 +328,7 @@ def answered(result: Any, write: Callable[[bytes], Any]) -> Any:
     match result:
         case bytes():
             return write(result)
-        case Row():
+        case ViewRow():
             return key_values(result, write)
         case KeyedUpdate():
             return change(result, write)
@@ -393,7 +393,7 @@ READS: Mapping[Callable[..., Any], Operation] = {
         reads.changes,
         "GET",
         f"{_ONE}/changes",
-        Changes,
+        ChangesRead,
         ChangesAnswer,
         streams=True,
         is_short=_has_few,

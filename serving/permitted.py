@@ -26,17 +26,17 @@ import msgspec
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.watching.guard import Grant
 from ikebana.serving import layout
-from ikebana.serving.layout import Meta, Shape, State, StoredTotals, Totals
+from ikebana.serving.layout import CollectionSize, Meta, Shape, State, StoredTotals
 from ikebana.serving.reads import unknown, unplaced
-from ikebana.serving.service import Service, Standing
+from ikebana.serving.service import CollectionProgress, Service
 from ikebana.serving.view import (
     MOST_PAGE_BYTES,
     ArrangementView,
     Bounds,
     CollectionView,
-    Row,
     RowPage,
     UpdatePage,
+    ViewRow,
     totals_of,
 )
 
@@ -65,7 +65,7 @@ class Permitted:
         columns = self._grant.columns(name)
         return whole if columns is None else ColumnsView(whole, columns, self._places)
 
-    def standing(self, name: str) -> Standing:
+    def standing(self, name: str) -> CollectionProgress:
         """Return the progress of a collection that the reader may see."""
         if not self._grant.sees(name):
             raise unknown(name, self.names())
@@ -127,13 +127,13 @@ class ColumnsView:
     def get_many(self, keys: Sequence[bytes], time: int) -> list[State]:
         return [self._shown(state) for state in self.whole.get_many(keys, time)]
 
-    def rows(self, bounds: Bounds, time: int) -> Iterator[Row]:
+    def rows(self, bounds: Bounds, time: int) -> Iterator[ViewRow]:
         for key, state in self.whole.rows(bounds, time):
             if shown := self._shown(state):
-                yield Row(key, shown)
+                yield ViewRow(key, shown)
 
     def page(self, bounds: Bounds, time: int, begin: bytes | None, most: int) -> RowPage:
-        rows: list[Row] = []
+        rows: list[ViewRow] = []
         size = 0
         number, start = self._place(time, begin)
         for at, (subject, state) in enumerate(self.whole.states(bounds, time, start)):
@@ -144,11 +144,11 @@ class ColumnsView:
                 return RowPage(rows, self._then(time, number, subject) if is_keyless else subject)
             number += is_keyless
             if shown := self._shown(state):
-                rows.append(Row(layout.key_of(subject), shown))
+                rows.append(ViewRow(layout.key_of(subject), shown))
                 size += len(subject) + sum(map(len, shown))
         return RowPage(rows, None)
 
-    def count(self, bounds: Bounds, time: int) -> Totals:
+    def count(self, bounds: Bounds, time: int) -> CollectionSize:
         rows = self.rows(bounds, time)
         return totals_of((len(key or b""), state) for key, state in rows)
 

@@ -22,14 +22,14 @@ from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.base.processes import Closes
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import hint
-from ikebana.serving.layout import Meta, State, Totals
+from ikebana.serving.layout import CollectionSize, Meta, State
 from ikebana.serving.view import (
     MOST_PAGE_BYTES,
     Bounds,
     CollectionView,
-    Row,
     UnknownCollectionError,
     UnreadableTimeError,
+    ViewRow,
     common_frontier,
     common_newest,
     kind_of_times,
@@ -87,19 +87,19 @@ class KeyStates(NamedTuple):
     """The values of several keys as of one time, in the order of the keys."""
 
     as_of: int
-    rows: list[Row]
+    rows: list[ViewRow]
 
 
 class Page(NamedTuple):
     """Rows as of a time; `page` asks for those after them, and is None after the last."""
 
     as_of: int
-    rows: list[Row]
+    rows: list[ViewRow]
     page: str | None
 
 
 class Counted(NamedTuple):
-    """How many keys and data there are as of a time, and their length, as `Totals` has them."""
+    """The numbers of keys and data as of a time, and their length; see `CollectionSize`."""
 
     as_of: int
     keys: int
@@ -173,7 +173,7 @@ def get_many(views: Views, name: str, keys: Sequence[bytes], as_of: int | None) 
                 f"the values of these keys have more than {MOST_PAGE_BYTES:,} bytes",
                 hint="Ask for fewer keys.",
             )
-    return KeyStates(time, [Row(*row) for row in zip(keys, states, strict=True)])
+    return KeyStates(time, [ViewRow(*row) for row in zip(keys, states, strict=True)])
 
 
 def scan(
@@ -284,10 +284,10 @@ class Reads(Closes):
         bounds: Bounds = Bounds(),  # noqa: B008 - immutable
         *,
         as_of: int | None = None,
-    ) -> Totals:
+    ) -> CollectionSize:
         """Count keys, data, and their bytes; within bounds this reads all of them."""
         _, *size = self._read(count, name=name, bounds=bounds, as_of=as_of)
-        return Totals(*size)
+        return CollectionSize(*size)
 
     def changes(
         self,
@@ -325,7 +325,7 @@ def rows(
     *,
     as_of: int | None = None,
     limit: int = 1_000,
-) -> Iterator[Row]:
+) -> Iterator[ViewRow]:
     """Yield all rows within bounds as of one time, page by page."""
     some = reads.page(name, bounds, as_of=as_of, limit=limit)
     yield from some.rows

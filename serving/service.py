@@ -63,7 +63,7 @@ class ServiceOptions(NamedTuple):
     rebuild: bool = False
 
 
-class Standing(NamedTuple):
+class CollectionProgress(NamedTuple):
     """Progress of a collection: counts since the start, and the time since it caught up."""
 
     updates: int
@@ -115,7 +115,7 @@ class Service:
             raise unknown(name, self.names())
         return followed.view()
 
-    def standing(self, name: str) -> Standing:
+    def standing(self, name: str) -> CollectionProgress:
         """Return the progress of a collection."""
         return self._followed[name].standing()
 
@@ -215,12 +215,12 @@ class _Followed:
         # Without space nothing can be rebuilt; with space again, the copy is opened first.
         return None if self._full else self._database.damage
 
-    def standing(self) -> Standing:
+    def standing(self) -> CollectionProgress:
         caught_up = self._caught_up
         # While a copy is being replaced, the size is that of the former one.
         with suppress(LocalDamageError, ClosedError):
             self._size = self._arrangement.size()
-        return Standing(
+        return CollectionProgress(
             self._updates,
             self._batches,
             None if caught_up is None else time.monotonic() - caught_up,

@@ -40,15 +40,15 @@ from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.linear.json_text import literal, quoted
 from ikebana.processor.linear.query import field_texts
 from ikebana.processor.linear.typed_json import from_json
-from ikebana.serving.layout import Seen, Shape, Side
-from ikebana.serving.view import Bounds, CollectionView, Row, check_kinds, common_newest
+from ikebana.serving.layout import Shape, ShapeLearner, SideShape
+from ikebana.serving.view import Bounds, CollectionView, ViewRow, check_kinds, common_newest
 
 
 class SqlError(IkebanaError):
     """A query is refused, or cannot be answered."""
 
 
-class Limits(NamedTuple):
+class QueryLimits(NamedTuple):
     """Limits of a query: seconds, bytes to read, bytes of memory, rows of the result.
 
     The memory limit also applies to the bytes of the result, which DuckDB does not count.  They
@@ -61,7 +61,7 @@ class Limits(NamedTuple):
     rows: int = 100_000
 
 
-class Result(NamedTuple):
+class QueryResult(NamedTuple):
     """The rows of a query, and the time as of which all its collections were read."""
 
     as_of: int | None
@@ -86,8 +86,8 @@ def run(
     text: str,
     view_of: Callable[[str], CollectionView],
     as_of: int | None = None,
-    limits: Limits = Limits(),  # noqa: B008 - immutable
-) -> Result:
+    limits: QueryLimits = QueryLimits(),  # noqa: B008 - immutable
+) -> QueryResult:
     """Run one SELECT over the collections that it names, all as of one time.
 
     Raises:
@@ -116,11 +116,11 @@ def run(
                 raise _failed(error) from error
         database.execute("SET lock_configuration = true")
         left = max(0.0, limits.seconds - (monotonic() - begun))
-        return Result(as_of, _answer(database, text, left, limits))
+        return QueryResult(as_of, _answer(database, text, left, limits))
 
 
 def _answer(
-    database: duckdb.DuckDBPyConnection, text: str, seconds: float, limits: Limits
+    database: duckdb.DuckDBPyConnection, text: str, seconds: float, limits: QueryLimits
 ) -> pa.Table:
     done, ended = threading.Event(), threading.Event()
 
@@ -186,14 +186,14 @@ _MOST_NESTED = 200
 Equalities = dict[str, list[Any]]
 
 
-class Query(NamedTuple):
+class ParsedQuery(NamedTuple):
     """The collections of a query, and the columns of each that equal constants."""
 
     tables: list[str]
     equalities: dict[str, Equalities]
 
 
-def parsed(text: str) -> Query:
+def parsed(text: str) -> ParsedQuery:
     """Parse a query, or refuse it.
 
     Raises:
@@ -233,7 +233,7 @@ def parsed(text: str) -> Query:
             for table, of_table in _equalities(node).items():
                 if table in once:
                     equalities[table] = of_table
-    return Query(sorted(set(tables)), equalities)
+    return ParsedQuery(sorted(set(tables)), equalities)
 
 
 def _nodes(tree: Any, depth: int) -> Iterator[dict[str, Any]]:
@@ -388,7 +388,7 @@ def load(
     name = view.meta.topic
     keys = None if equalities is None else _keys(view, equalities)
     if keys is not None:
-        rows: Iterable[Row] = map(Row, keys, view.get_many(keys, time))
+        rows: Iterable[ViewRow] = map(ViewRow, keys, view.get_many(keys, time))
     else:
         # The size of some columns alone is only known when they are read.
         size = view.count(Bounds(), time).bytes if view.columns is None else 0
@@ -424,7 +424,9 @@ def _keys(view: CollectionView, equalities: Equalities) -> list[bytes] | None:
     return list(dict.fromkeys(canonical(json.dumps(each).encode()) for each in keys))
 
 
-def _bag(name: str, rows: Iterable[Row], limits: LoadLimits) -> tuple[list[str | None], list[str]]:
+def _bag(
+    name: str, rows: Iterable[ViewRow], limits: LoadLimits
+) -> tuple[list[str | None], list[str]]:
     """Return keys and values as text, each as often as its count."""
     keys: list[str | None] = []
     values: list[str] = []
@@ -579,7 +581,7 @@ def table_of(
     keys: list[str | None] = []
     values: list[str] = []
     counts: list[int] = []
-    of_keys, of_values = Seen(Side()), Seen(Side())
+    of_keys, of_values = ShapeLearner(SideShape()), ShapeLearner(SideShape())
     for key, value, count in rows:
         if key is not None:
             of_keys.add(key)

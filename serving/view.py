@@ -18,14 +18,14 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from ikebana.arrangements.rocks import LocalDamageError, after
-from ikebana.arrangements.shared_rocks import Entries, View
+from ikebana.arrangements.shared_rocks import DatabaseView, Entries
 from ikebana.codecs.diff import Times
 from ikebana.errors import IkebanaError
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import moment
 from ikebana.processor.topics.kinds_of_time import kind_of, refuse_mixed
 from ikebana.serving import layout
-from ikebana.serving.layout import Meta, State, Totals
+from ikebana.serving.layout import CollectionSize, Meta, State
 
 # A page ends early after this many bytes of keys and values.
 MOST_PAGE_BYTES = 16 << 20
@@ -116,7 +116,7 @@ class Bounds(NamedTuple):
         return lower, upper
 
 
-class Row(NamedTuple):
+class ViewRow(NamedTuple):
     """A key and its values, each with its count; a value without a key is a row of its own."""
 
     key: bytes | None
@@ -126,7 +126,7 @@ class Row(NamedTuple):
 class RowPage(NamedTuple):
     """Consecutive rows; `then` is the subject after them, None after the last page."""
 
-    rows: list[Row]
+    rows: list[ViewRow]
     then: bytes | None
 
 
@@ -169,7 +169,7 @@ class CollectionView(Protocol):
         """Read the values of several keys as of a time that `check` allows."""
         ...
 
-    def rows(self, bounds: Bounds, time: int) -> Iterator[Row]:
+    def rows(self, bounds: Bounds, time: int) -> Iterator[ViewRow]:
         """Yield the rows within bounds as of an allowed time."""
         ...
 
@@ -177,7 +177,7 @@ class CollectionView(Protocol):
         """Read at most `most` rows within bounds, from `begin`, a page's `then`, on."""
         ...
 
-    def count(self, bounds: Bounds, time: int) -> Totals:
+    def count(self, bounds: Bounds, time: int) -> CollectionSize:
         """Count keys and values within bounds."""
         ...
 
@@ -193,7 +193,7 @@ class CollectionView(Protocol):
         ...
 
 
-def totals_of(states: Iterable[tuple[int, State]]) -> Totals:
+def totals_of(states: Iterable[tuple[int, State]]) -> CollectionSize:
     """Count keys and their values; each key is given by its size."""
     keys = data = total = size = 0
     for key_size, state in states:
@@ -201,10 +201,10 @@ def totals_of(states: Iterable[tuple[int, State]]) -> Totals:
         data += len(state)
         total += sum(state.values())
         size += key_size + sum(map(len, state))
-    return Totals(keys, data, total, size)
+    return CollectionSize(keys, data, total, size)
 
 
-def read_meta(view: View) -> Meta | None:
+def read_meta(view: DatabaseView) -> Meta | None:
     """Read the metadata of a database; None if it has no arrangement yet."""
     packed = view.get(layout.META)
     if packed is None:
@@ -226,7 +226,7 @@ class ArrangementView:
     later state of the database works too: it also undoes the later updates.
     """
 
-    database: View
+    database: DatabaseView
     meta: Meta
     standing: str = ""
     """The progress with its topic in words, as long as no time is closed."""
@@ -268,26 +268,26 @@ class ArrangementView:
             return [layout.decode_state(packed) for packed in self.database.get_many(entries)]
         return [self._as_of(layout.subject(key), time) for key in keys]
 
-    def rows(self, bounds: Bounds, time: int) -> Iterator[Row]:
+    def rows(self, bounds: Bounds, time: int) -> Iterator[ViewRow]:
         """Yield the rows within bounds as of an allowed time."""
         for subject, state in self.states(bounds, time, None):
-            yield Row(layout.key_of(subject), state)
+            yield ViewRow(layout.key_of(subject), state)
 
     def page(self, bounds: Bounds, time: int, begin: bytes | None, most: int) -> RowPage:
         """Read at most `most` rows within bounds, from the subject `begin` on.
 
         Fewer come if they have more than `MOST_PAGE_BYTES`.
         """
-        rows: list[Row] = []
+        rows: list[ViewRow] = []
         size = 0
         for subject, state in self.states(bounds, time, begin):
             if len(rows) >= most or size >= MOST_PAGE_BYTES:
                 return RowPage(rows, subject)
-            rows.append(Row(layout.key_of(subject), state))
+            rows.append(ViewRow(layout.key_of(subject), state))
             size += len(subject) + sum(map(len, state))
         return RowPage(rows, None)
 
-    def count(self, bounds: Bounds, time: int) -> Totals:
+    def count(self, bounds: Bounds, time: int) -> CollectionSize:
         """Count keys and values within bounds; without bounds this needs no scan."""
         if bounds == Bounds():
             return self._totals(time)
@@ -319,7 +319,7 @@ class ArrangementView:
             updates += (KeyedUpdate(key, value, time, diff) for key, value, diff in part_updates)
         return UpdatePage(updates, None)
 
-    def _totals(self, time: int) -> Totals:
+    def _totals(self, time: int) -> CollectionSize:
         if time < self.meta.last:
             for _, packed in self.database.scan(layout.at_time(time + 1), _TIMES_END):
                 return _decode_part(packed).before.read()

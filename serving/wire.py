@@ -24,7 +24,7 @@ from ikebana.codecs.encodings import INTEGERS, clock, far_date
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.serving.view import Row
+from ikebana.serving.view import ViewRow
 
 Encoding = Literal["json", "base64"]
 ARROW = "application/vnd.apache.arrow.stream"
@@ -53,13 +53,13 @@ class KeyValues(msgspec.Struct):
     key: Any
     values: list[Value]
 
-    def row(self) -> Row:
+    def row(self) -> ViewRow:
         """Return the row, if it was written in base64."""
         values = {debased(each.value): each.count for each in self.values}
-        return Row(None if self.key is None else debased(self.key), values)
+        return ViewRow(None if self.key is None else debased(self.key), values)
 
 
-class Change(msgspec.Struct):
+class CountChange(msgspec.Struct):
     """The count of (key, value) changes by `diff` at `time`."""
 
     key: Any
@@ -126,7 +126,7 @@ def writer(encoding: Encoding) -> Callable[[bytes], Any]:
     return shown if encoding == "json" else based
 
 
-def key_values(row: Row, write: Callable[[bytes], Any]) -> KeyValues:
+def key_values(row: ViewRow, write: Callable[[bytes], Any]) -> KeyValues:
     """Write a row."""
     key, values = row
     return KeyValues(
@@ -135,10 +135,10 @@ def key_values(row: Row, write: Callable[[bytes], Any]) -> KeyValues:
     )
 
 
-def change(update: KeyedUpdate, write: Callable[[bytes], Any]) -> Change:
+def change(update: KeyedUpdate, write: Callable[[bytes], Any]) -> CountChange:
     """Write an update."""
     key, value, time, diff = update
-    return Change(None if key is None else write(key), write(value), time, diff)
+    return CountChange(None if key is None else write(key), write(value), time, diff)
 
 
 _ROWS = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("count", pa.int64())])
@@ -147,7 +147,7 @@ _UPDATES = pa.schema(
 )
 
 
-def rows_table(rows: Iterable[Row]) -> pa.Table:
+def rows_table(rows: Iterable[ViewRow]) -> pa.Table:
     """Make a table of rows: one row for each key and value.
 
     Raises:
@@ -169,7 +169,7 @@ def updates_stream(updates: Sequence[KeyedUpdate]) -> bytes:
     return stream(_table(flat, _UPDATES))
 
 
-def rows_stream(rows: Iterable[Row]) -> bytes:
+def rows_stream(rows: Iterable[ViewRow]) -> bytes:
     """Write rows as an Arrow stream: one row for each key and value."""
     return stream(rows_table(rows))
 

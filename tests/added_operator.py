@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ikebana.arrangements.store import Part, Store
+from ikebana.arrangements.store import PrefixStore, Store
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import KeyedUpdate, Truncate, Upserts, times_of
 from ikebana.processor.kernels.layout import (
@@ -48,7 +48,7 @@ def step(
     store: Store, chunks: Sequence[Upserts | Truncate], interval: Interval
 ) -> list[KeyedUpdate]:
     """Take the rows whose times lie before the upper; others wait."""
-    firsts, waiting = Part(store, b"k"), Part(store, b"w")
+    firsts, waiting = PrefixStore(store, b"k"), PrefixStore(store, b"w")
     due = []
     for place, waited in list(waiting.scan(b"")):
         if (time := int.from_bytes(place[:8], "big")) < interval.upper:
@@ -77,12 +77,12 @@ def step(
 
 def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
     """The keys in order, each with its first value."""
-    for key, value in Part(store, b"k").scan(b"", start):
+    for key, value in PrefixStore(store, b"k").scan(b"", start):
         yield key, (value,), ()
 
 
 def _times(store: Store) -> list[int]:
-    return [int.from_bytes(place[:8], "big") for place, _ in Part(store, b"w").scan(b"")]
+    return [int.from_bytes(place[:8], "big") for place, _ in PrefixStore(store, b"w").scan(b"")]
 
 
 def _waiting(store: Store, upper: int, most: int) -> int:
@@ -155,7 +155,7 @@ def greatest(
 
 def shown(store: Store, start: bytes = b"") -> Iterator[Contents]:
     """The keys in order, each with its greatest row."""
-    for key, entry in Part(store, b"r").scan(b"", start):
+    for key, entry in PrefixStore(store, b"r").scan(b"", start):
         yield key, (max(_rows_of(entry)),), ()
 
 
@@ -186,7 +186,7 @@ class GreatestKind(OperatorKind[Greatest]):
         return Relation(catalog.taking(result, lambda _: f"operators.{operator.name}.by"))
 
     def step(self, operator: Greatest, batch: OperatorBatch, catalog: Relations) -> None:
-        rows = Part(batch.part(GREATEST), b"r")
+        rows = PrefixStore(batch.part(GREATEST), b"r")
         batch.emit(list(greatest(rows, batch.arrived(), batch.interval)))
 
 

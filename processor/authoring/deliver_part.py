@@ -7,8 +7,8 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from ikebana.codecs.formats import OUTPUT_FORMATS, OutputFormat
 from ikebana.processor.authoring.values import (
-    Part,
     Scalars,
+    Section,
     Text,
     as_column,
     as_columns,
@@ -22,7 +22,7 @@ Mode = Literal["current", "changes", "history"]
 Whole = Literal["key", "value"]
 
 
-class DeliveredColumnPart(Part):
+class DeliveredColumnPart(Section):
     """`deliver.<name>.tables.<name>.columns.<name>`, written in full."""
 
     type: Text
@@ -35,7 +35,7 @@ class DeliveredColumnPart(Part):
         return as_column(value)
 
 
-class TablePart(Part):
+class TablePart(Section):
     """`deliver.<name>.tables.<name>`."""
 
     source: Text = Field(alias="from")
@@ -45,34 +45,34 @@ class TablePart(Part):
     format: Annotated[OutputFormat | None, choice(OutputFormat)] = None
 
 
-class PostgresPart(Part):
+class PostgresPart(Section):
     """`deliver.<name>.postgres`."""
 
     connection: Text = ""
 
 
-class IcebergPart(Part):
+class IcebergPart(Section):
     """`deliver.<name>.iceberg`."""
 
     catalog: Scalars
     namespace: Text
 
 
-class DeltaPart(Part):
+class DeltaPart(Section):
     """`deliver.<name>.delta`."""
 
     folder: Text
     storage: Scalars = {}
 
 
-class ParquetPart(Part):
+class ParquetPart(Section):
     """`deliver.<name>.parquet`."""
 
     folder: Text
     by_day: bool = False
 
 
-class DeliverPart(Part):
+class DeliverPart(Section):
     """`deliver.<name>`: a target, which is named by one of its keys, and tables."""
 
     postgres: PostgresPart | None = None
@@ -91,7 +91,7 @@ TARGETS = tuple(name for name in DeliverPart.keys() if name != "tables")  # noqa
 """The keys that name a target."""
 
 
-class SinkFile(Part):
+class SinkFile(Section):
     """A file of its own for `ikebana deliver`."""
 
     deliver: dict[str, DeliverPart]

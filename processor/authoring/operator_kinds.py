@@ -12,7 +12,7 @@ from pydantic import (
 from ikebana.errors import PlanError
 from ikebana.processor.authoring.values import (
     Expression,
-    Part,
+    Section,
     Text,
     Whole,
     as_aggregates,
@@ -57,7 +57,7 @@ from ikebana.processor.relational.sections import Derived, from_sql, iterated, w
 _PYTHON: tuple[Kind, ...] = get_args(Kind)
 
 
-class StepPart(Part):
+class StepPart(Section):
     """A step of a linear operator: SQL, or one Python function, or a change of signs."""
 
     where: Annotated[tuple[str, ...], BeforeValidator(as_texts)] = ()

@@ -41,7 +41,7 @@ from ikebana.processor.authoring.settings import (
     SettingsError,
     value_problem,
 )
-from ikebana.processor.authoring.values import Part, shown
+from ikebana.processor.authoring.values import Section, shown
 from ikebana.processor.base.texts import counted, did_you_mean, hint, printable
 from ikebana.processor.linear.functions import look_in
 from ikebana.processor.linear.sql_functions import as_written
@@ -49,7 +49,7 @@ from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Plan, Unread
 from ikebana.processor.topics.input_codec import needs_registry
 
-AnyPart = TypeVar("AnyPart", bound=Part)
+AnyPart = TypeVar("AnyPart", bound=Section)
 # Pairs of a path in the file and its problem.
 Problems = list[tuple[str, str]]
 
@@ -70,7 +70,7 @@ class _Place(NamedTuple):
         return f"{f'{self.file}, ' if self.file else ''}line {self.line}{column}"
 
 
-class Pipeline(NamedTuple):
+class ConfiguredPlan(NamedTuple):
     """A plan, and the settings of its run."""
 
     plan: Plan
@@ -84,7 +84,7 @@ def read(
     checkpoint: str | None = None,
     environ: Mapping[str, str],
     columns: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
-) -> Pipeline:
+) -> ConfiguredPlan:
     """Read a pipeline file; the options win over its settings.
 
     A file of settings, named by the variable IKEBANA_SETTINGS, wins over the pipeline file,
@@ -130,7 +130,7 @@ def parse(
     checkpoint: str | None = None,
     environ: Mapping[str, str],
     columns: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
-) -> Pipeline:
+) -> ConfiguredPlan:
     """Read the text of a pipeline file; errors call it `source`.  See `read`.
 
     `over` is the name and the text of a file of settings.
@@ -166,7 +166,7 @@ def parse(
         raise ConfigError(_listed(problems, source, document, placed))
     if plan is None or settings is None:
         raise AssertionError(f"pipeline file {source} has neither problems nor a plan")
-    return Pipeline(plan, settings)
+    return ConfiguredPlan(plan, settings)
 
 
 def document_of(text: str, source: str, environ: Mapping[str, str]) -> Document:
@@ -295,7 +295,7 @@ def registry_missing(plan: Plan, registry: Mapping[str, str]) -> Problems:
 
 
 def schema_errors(
-    document: dict[str, object], model: type[Part] = PipelineFile
+    document: dict[str, object], model: type[Section] = PipelineFile
 ) -> list[ErrorDetails]:
     """The errors of a model's validation of a document."""
     try:
@@ -519,7 +519,7 @@ def _part_keys(path: tuple[int | str, ...]) -> tuple[str, ...]:
     """The keys of the section at `path`."""
     here: Any = PipelineFile
     for step in path:
-        if isinstance(here, type) and issubclass(here, Part):
+        if isinstance(here, type) and issubclass(here, Section):
             here = here.keys()[str(step)]
         else:
             # A mapping from names to sections of one kind, or a list of them.

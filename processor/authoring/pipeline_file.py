@@ -30,9 +30,9 @@ from ikebana.processor.authoring.pipeline_yaml import Document
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.authoring.values import (
     Expression,
-    Part,
     Scalars,
     Seconds,
+    Section,
     Text,
     Whole,
     as_column,
@@ -73,14 +73,14 @@ from ikebana.processor.planning.plan import (
 from ikebana.processor.relational.sections import Derived, resolved
 
 
-class SourcePart(Part):
+class SourcePart(Section):
     """`source`."""
 
     max_records_per_batch: Whole = 250_000
     kafka: Scalars = {}
 
 
-class SinkPart(Part):
+class SinkPart(Section):
     """`sink`."""
 
     kafka: Scalars = {}
@@ -88,7 +88,7 @@ class SinkPart(Part):
     replication_factor: Whole = 1
 
 
-class RunPart(Part):
+class RunPart(Section):
     """`run`."""
 
     checkpoint: Text = ""
@@ -104,7 +104,7 @@ class RunPart(Part):
     max_executors: Whole = 0
 
 
-class SettingsPart(Part):
+class SettingsPart(Section):
     """The sections of settings."""
 
     kafka: Scalars = {}
@@ -142,14 +142,14 @@ class SettingsPart(Part):
         )
 
 
-class FormatsPart(Part):
+class FormatsPart(Section):
     """`inputs.<name>.format`, written in full."""
 
     key: Annotated[KeyFormat, choice(KeyFormat)] = "json"
     value: Annotated[Format, choice(Format)] = "json"
 
 
-class ColumnPart(Part):
+class ColumnPart(Section):
     """`inputs.<name>.columns.<name>`, written in full."""
 
     type: Text
@@ -161,7 +161,7 @@ class ColumnPart(Part):
         return as_column(value)
 
 
-class EventTimePart(Part):
+class EventTimePart(Section):
     """`inputs.<name>.event_time`."""
 
     of: Expression | None = None
@@ -178,7 +178,7 @@ class EventTimePart(Part):
         return EventTime(self.of, self.clock, lateness, idle, ahead, self.transactions)
 
 
-class HistoryPart(Part):
+class HistoryPart(Section):
     """`inputs.<name>.history`."""
 
     files: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
@@ -202,7 +202,7 @@ class HistoryPart(Part):
         )
 
 
-class InputPart(Part):
+class InputPart(Section):
     """`inputs.<name>`."""
 
     topic: Annotated[tuple[str, ...], BeforeValidator(as_topics)]
@@ -251,7 +251,7 @@ OnNull = Literal["null", "call"]
 _OF_INPUTS = ("event_time",)
 
 
-class FunctionPart(Part):
+class FunctionPart(Section):
     """`functions.<name>`."""
 
     python: Text = ""
@@ -344,7 +344,7 @@ def function_problems(functions: Mapping[str, FunctionPart]) -> Iterator[tuple[s
                 yield f"{path}.aggregate", problem
 
 
-class OutputPart(Part):
+class OutputPart(Section):
     """`outputs.<name>`."""
 
     source: Text = Field(alias="from")
@@ -371,14 +371,14 @@ class OutputPart(Part):
         )
 
 
-class ErrorsPart(Part):
+class ErrorsPart(Section):
     """`errors`."""
 
     topic: Text = ""
     policy: Annotated[OnError, choice(OnError)] = "record"
 
 
-class PlanPart(Part):
+class PlanPart(Section):
     """The sections of the plan: what is computed."""
 
     pipeline: Text

@@ -18,7 +18,7 @@ from ikebana.processor.authoring.deliver_part import DeliveredColumnPart
 from ikebana.processor.authoring.operator_kinds import KINDS, OperatorPart, StepPart, own_keys
 from ikebana.processor.authoring.pipeline_file import ColumnPart, PipelineFile
 from ikebana.processor.authoring.settings import KAFKA_NAMES, OWNED_KAFKA
-from ikebana.processor.authoring.values import Part
+from ikebana.processor.authoring.values import Section
 from ikebana.processor.planning import starts
 
 Schema = dict[str, Any]
@@ -136,7 +136,7 @@ class _Generator(GenerateJsonSchema):
     def model_schema(self, schema: core_schema.ModelSchema) -> Schema:
         result: Schema = super().model_schema(schema)
         part = schema["cls"]
-        assert issubclass(part, Part)
+        assert issubclass(part, Section)
         needed = result.get("required", ())
         result["properties"] = {
             key: self._property(part, key, result["properties"][key], needed=key in needed)
@@ -149,7 +149,9 @@ class _Generator(GenerateJsonSchema):
         # A type alone is a short form of a column.
         return _any(_TEXT, result) if part in (ColumnPart, DeliveredColumnPart) else result
 
-    def _property(self, part: type[Part], key: str, generated: Schema, *, needed: bool) -> Schema:
+    def _property(
+        self, part: type[Section], key: str, generated: Schema, *, needed: bool
+    ) -> Schema:
         plain = {name: of for name, of in generated.items() if name not in ("title", "default")}
         # A key without a value counts as absent.
         several = plain.get("anyOf", [plain])

@@ -21,7 +21,7 @@ _LONGEST_S = 9e15
 _SECONDS = {"ms": 0.001, None: 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-class Part(BaseModel):
+class Section(BaseModel):
     """A section of the file; a key without a value counts as absent."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)

@@ -207,13 +207,13 @@ class ClosedBatch(NamedTuple):
     updates: list[PlacedUpdate]
 
 
-class History(NamedTuple):
+class EarlierUpdates(NamedTuple):
     """Some of the updates before the first batch that progress still names."""
 
     updates: list[PlacedUpdate]
 
 
-Part = History | ClosedBatch
+TopicPart = EarlierUpdates | ClosedBatch
 
 
 class Portion(NamedTuple):
@@ -333,13 +333,13 @@ def split(portion: Portion, runs: Iterable[Sequence[PlacedUpdate]]) -> list[Clos
 
 def split_history(
     first: ProgressRecord, updates: Iterable[PlacedUpdate]
-) -> tuple[History, list[PlacedUpdate]]:
+) -> tuple[EarlierUpdates, list[PlacedUpdate]]:
     """Separate the updates before the first batch of a progress from those in the batch."""
     before: list[PlacedUpdate] = []
     within: list[PlacedUpdate] = []
     for update in updates:
         (before if update.time < first.lower else within).append(update)
-    return History(before), within
+    return EarlierUpdates(before), within
 
 
 def _advanced(reached: Mapping[int, int], *records: ProgressRecord) -> dict[int, int]:

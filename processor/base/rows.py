@@ -271,7 +271,7 @@ class Facts(msgspec.Struct, array_like=True, tag="facts"):
     since: int | None = None
 
 
-class Seen(msgspec.Struct, array_like=True, tag="seen"):
+class TimesReport(msgspec.Struct, array_like=True, tag="seen"):
     """A report of a batch on the times of a partition, for the minting of later batches.
 
     `greatest` is the greatest event time.  `statements` are progress statements: lower, upper,
@@ -337,7 +337,9 @@ def keyed(updates: Sequence[KeyedUpdate]) -> list[KeyedUpdate]:
     return [u._replace(key=NO_KEY) if u.key is None else u for u in updates]
 
 
-def size_of(row: Upserts | Truncate | Updates | Errors | IgnoredMessages | Facts | Seen) -> int:
+def size_of(
+    row: Upserts | Truncate | Updates | Errors | IgnoredMessages | Facts | TimesReport,
+) -> int:
     """The number that a row adds to the batch's count of records; 0 if it is `counted` already.
 
     For `Updates` and `Facts` it is the number of updates instead of records.
@@ -351,7 +353,7 @@ def size_of(row: Upserts | Truncate | Updates | Errors | IgnoredMessages | Facts
             return len(row.records)
         case Truncate():
             return 1
-        case Seen():
+        case TimesReport():
             return 0
         case IgnoredMessages():
             return sum(row.counts.values())
@@ -534,7 +536,7 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
         return {name: Interval(*bounds) for name, bounds in self.intervals.items()}
 
 
-Records = Upserts | Truncate | Updates | Errors | IgnoredMessages | Facts | Seen
+Records = Upserts | Truncate | Updates | Errors | IgnoredMessages | Facts | TimesReport
 Chunk = Tick | Records
 
 _encoder = msgspec.msgpack.Encoder()

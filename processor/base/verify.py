@@ -31,7 +31,7 @@ from typing import Literal, NamedTuple
 from ikebana.arrangements.update import pieces
 from ikebana.codecs.diff import ProgressRecord, Promise
 from ikebana.processor.base import texts
-from ikebana.processor.base.diff_reader import ClosedBatch, History, Part, PlacedUpdate
+from ikebana.processor.base.diff_reader import ClosedBatch, EarlierUpdates, PlacedUpdate, TopicPart
 
 Verdict = Literal["ok", "offence", "not verifiable"]
 _WEAKEST_FIRST: tuple[Promise, ...] = ("changes", "collection", "upserts")
@@ -87,10 +87,10 @@ class Verifier:
         self._values: dict[bytes, bytes] = {}
         self._counts: dict[bytes, int] = {}
 
-    def feed(self, part: Part) -> Offence | None:
+    def feed(self, part: TopicPart) -> Offence | None:
         """Check the next part; return the first violation so far."""
         if self.offence is None:
-            if isinstance(part, History):
+            if isinstance(part, EarlierUpdates):
                 self._take(part)
             else:
                 self.offence = self._judged(part)
@@ -132,7 +132,7 @@ class Verifier:
                 result.add_digests(datum[:-SIZE], datum[-SIZE:], count)
         return result.hexdigest()
 
-    def _take(self, history: History) -> None:
+    def _take(self, history: EarlierUpdates) -> None:
         assert not self._complete, "history of a topic whose progress is complete"
         assert self._last is None, "history after a batch"
         self._history += len(history.updates)

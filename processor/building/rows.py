@@ -19,7 +19,7 @@ _JSON = (dict, list, object)
 
 
 @dataclass(frozen=True, slots=True)
-class Sql:
+class ColumnType:
     """The SQL type of a column, where its Python type does not say enough.
 
     `encoding` says how a message without a schema writes the column; see
@@ -29,7 +29,7 @@ class Sql:
     >>> class Order(TypedDict):
     ...     product: str
     ...     amount: Annotated[float, "DECIMAL(12,2)"]
-    ...     placed: Annotated[str, Sql("TIMESTAMP", encoding="timestamp-micros")]
+    ...     placed: Annotated[str, ColumnType("TIMESTAMP", encoding="timestamp-micros")]
     >>> [column.type for column in columns_of(Order)]
     ['VARCHAR', 'DECIMAL(12,2)', 'TIMESTAMP']
     """
@@ -79,15 +79,15 @@ def _column(row: str, name: str, kind: Any) -> Column:
     )
 
 
-def _said(kind: Any) -> Iterator[Sql]:
+def _said(kind: Any) -> Iterator[ColumnType]:
     """Yield the SQL types in annotations, from the outermost inwards."""
     if typing.get_origin(kind) is Annotated:
         bare, *notes = typing.get_args(kind)
         for note in notes:
-            if isinstance(note, Sql):
+            if isinstance(note, ColumnType):
                 yield note
             elif isinstance(note, str):
-                yield Sql(note)
+                yield ColumnType(note)
         yield from _said(bare)
     elif typing.get_origin(kind) in (typing.Required, typing.NotRequired, *_UNIONS):
         for each in typing.get_args(kind):

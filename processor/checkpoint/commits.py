@@ -13,7 +13,7 @@ import msgspec
 from ikebana.arrangements.manifest import Manifest
 from ikebana.errors import FencedError
 from ikebana.processor.base.noted import Noted
-from ikebana.processor.base.rows import Seen, Tick
+from ikebana.processor.base.rows import Tick, TimesReport
 from ikebana.processor.base.sharding import Hot
 from ikebana.processor.base.transition import (
     NO_TRANSITION,
@@ -94,7 +94,7 @@ class Marker(msgspec.Struct, frozen=True):
     times: dict[str, list[int]] = {}
     intervals: dict[str, tuple[int, int]] = {}
     hops_from: int = 0
-    seen: list[Seen] = []
+    seen: list[TimesReport] = []
     facts: dict[str, list[int]] = {}
     took: dict[str, float] = {}
     retired: bool = False

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from ikebana.codecs.diff import SnapshotRecord
 from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
-from ikebana.processor.base.diff_reader import History, NoDiffError, Part
+from ikebana.processor.base.diff_reader import EarlierUpdates, NoDiffError, TopicPart
 from ikebana.processor.base.texts import counted, moment
 from ikebana.processor.base.verify import Offence, Summary, Verifier
 from ikebana.processor.cli.connection import connected
@@ -99,10 +99,10 @@ def _begun(reading: DiffTopic, start: str) -> dict[int, SnapshotRecord]:
 
 
 def _snapshot_offence(
-    verifier: Verifier, part: Part, snapshots: Mapping[int, SnapshotRecord]
+    verifier: Verifier, part: TopicPart, snapshots: Mapping[int, SnapshotRecord]
 ) -> Offence | None:
     """Compare the collection after a part with the snapshot of the same batch, if any."""
-    if isinstance(part, History) or (record := snapshots.get(part.progress.batch)) is None:
+    if isinstance(part, EarlierUpdates) or (record := snapshots.get(part.progress.batch)) is None:
         return None
     if verifier.digest() == record.digest:
         return None

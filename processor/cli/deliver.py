@@ -78,13 +78,13 @@ def deliver_command(
     settings.setdefault("bootstrap.servers", "localhost:9092")
     chosen = _chosen(file, name, sinks)
 
-    from ikebana.delivering.delivery import Delivery, Topics
+    from ikebana.delivering.delivery import DeliveredTopics, Delivery
     from ikebana.delivering.sink_plan import sink_plan, types_in_topic
     from ikebana.processor.kafka import following, reading_rights
 
     job = sink_plan(chosen, sinks[chosen], plan, types_in_topic(settings))
     reading_rights.reach(settings, job.formats)
-    topics = Topics(functools.partial(following.follow, settings), job.formats)
+    topics = DeliveredTopics(functools.partial(following.follow, settings), job.formats)
     delivery = Delivery(job.sink, job.tables, topics, note, wait=not once)
     with on_signals() as stopping, _answering(chosen, delivery, http, ready_within):
         stopping.finish_first()
@@ -141,12 +141,12 @@ def _answering(
     if http is None:
         yield
         return
-    from ikebana.delivering.delivery import Probes
+    from ikebana.delivering.delivery import DeliveryProbes
     from ikebana.processor.base.listening import Address, Listening
     from ikebana.processor.watching.front import Front, beside, probes_alone
 
     front = Front(Listening(Address(*http)))
-    probes = Probes(name, delivery.standing, ready_within)
+    probes = DeliveryProbes(name, delivery.standing, ready_within)
     app = probes_alone(lambda _: probes)
     with beside(front, app, app):
         note(f"serving {front.url}/metrics, /live and /ready", url=front.url)

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ikebana.processor.base.diff_reader import Part, PlacedUpdate
+from ikebana.processor.base.diff_reader import PlacedUpdate, TopicPart
 from ikebana.processor.base.texts import counted, iso, moment
 from ikebana.processor.cli import finding
 from ikebana.processor.cli.follow import text
@@ -53,7 +53,7 @@ class CurrentError(NamedTuple):
         return topic, partition, offset
 
 
-def standing(parts: Iterable[Part]) -> list[CurrentError]:
+def standing(parts: Iterable[TopicPart]) -> list[CurrentError]:
     """Accumulate the parts of an error topic to the current errors, the newest last.
 
     A repeated error has the time of its last addition.

@@ -19,7 +19,7 @@ def read(
     bootstrap_servers: str | None = None,
     checkpoint: str | None = None,
     environ: Mapping[str, str],
-) -> pipeline.Pipeline:
+) -> pipeline.ConfiguredPlan:
     """Read the plan and the settings of a file, or of `module:name`.
 
     A pipeline in Python takes its settings from the file that IKEBANA_SETTINGS names, and
@@ -41,7 +41,7 @@ def read(
         bootstrap_servers=bootstrap_servers,
         checkpoint=checkpoint,
     )
-    return pipeline.Pipeline(plan, settings)
+    return pipeline.ConfiguredPlan(plan, settings)
 
 
 @contextmanager

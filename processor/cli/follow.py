@@ -17,7 +17,7 @@ from rich.text import Text
 from ikebana.codecs.diff import ProgressRecord
 from ikebana.codecs.formats import OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
 from ikebana.errors import SourceError
-from ikebana.processor.base.diff_reader import ClosedBatch, History, Part, PlacedUpdate
+from ikebana.processor.base.diff_reader import ClosedBatch, EarlierUpdates, PlacedUpdate, TopicPart
 from ikebana.processor.base.processes import on_signals
 from ikebana.processor.base.texts import EPOCH_MS, counted, moment, span
 from ikebana.processor.base.verify import batch_offence
@@ -118,7 +118,7 @@ class Tally:
         """The number of distinct data whose count is not zero."""
         return len(self._counts)
 
-    def add(self, part: Part) -> None:
+    def add(self, part: TopicPart) -> None:
         """Add the updates of a part."""
         if isinstance(part, ClosedBatch):
             self.batches += 1
@@ -134,10 +134,10 @@ class Tally:
                 self._counts.pop(datum, None)
 
 
-class View(Protocol):
+class TopicView(Protocol):
     """Shows parts of the topic as they are read."""
 
-    def show(self, part: Part) -> None:
+    def show(self, part: TopicPart) -> None:
         """Show a part that the tally has."""
 
     def wait(self, not_closed: int) -> None:
@@ -195,7 +195,7 @@ def _summary(tally: Tally) -> str:
 def _follow(
     reading: DiffTopic,
     tally: Tally,
-    view: View,
+    view: TopicView,
     stopping: threading.Event,
     until: int | None,
     before: ProgressRecord | None,
@@ -234,7 +234,7 @@ def _until_signal() -> Iterator[threading.Event]:
         yield stopping
 
 
-def _view(console: Console, topic: str, updates: int | None, tally: Tally) -> View:
+def _view(console: Console, topic: str, updates: int | None, tally: Tally) -> TopicView:
     if console.is_terminal:
         return _Screen(console, topic, _ROWS if updates is None else updates, tally)
     return _Lines(updates)
@@ -246,13 +246,13 @@ class _Lines:
     def __init__(self, most: int | None) -> None:
         self._most = most
 
-    def show(self, part: Part) -> None:
+    def show(self, part: TopicPart) -> None:
         shown = part.updates[: self._most]
         for update in shown:
             print(line(update))
         if more := len(part.updates) - len(shown):
             print(f"… and {more:,} more updates")
-        if not isinstance(part, History):
+        if not isinstance(part, EarlierUpdates):
             print(f"frontier {moment(part.progress.upper)}", flush=True)
 
     def wait(self, not_closed: int) -> None:
@@ -277,7 +277,7 @@ class _Screen:
         self._rate = _Rate()
         self._live = Live(console=console, get_renderable=self._drawn, refresh_per_second=5)
 
-    def show(self, part: Part) -> None:
+    def show(self, part: TopicPart) -> None:
         self._last.extend(part.updates)
         self._rate.count(len(part.updates), time.monotonic())
 

@@ -36,7 +36,7 @@ def read(
     checkpoint: str | None = None,
     environ: Mapping[str, str],
     columns: Mapping[str, Declarations] = _NONE,
-) -> pipeline.Pipeline:
+) -> pipeline.ConfiguredPlan:
     """Read PIPELINE with further `columns`, and with the columns that its runs have added.
 
     Raises: ConfigError, as `finding.read`.
@@ -125,7 +125,7 @@ def to_add(plan: Plan, settings: Settings) -> dict[str, Declarations]:
         return {}
 
 
-def with_new(read: Callable[..., pipeline.Pipeline], say: Say) -> pipeline.Pipeline:
+def with_new(read: Callable[..., pipeline.ConfiguredPlan], say: Say) -> pipeline.ConfiguredPlan:
     """Read a pipeline with the columns that are new in messages; `read` is `later.read` of a file.
 
     Columns that it cannot have, such as one that makes a name of a view ambiguous, are left out;
@@ -150,7 +150,7 @@ def with_new(read: Callable[..., pipeline.Pipeline], say: Say) -> pipeline.Pipel
     return after
 
 
-def _editable(result: pipeline.Pipeline) -> pipeline.Pipeline:
+def _editable(result: pipeline.ConfiguredPlan) -> pipeline.ConfiguredPlan:
     """The pipeline itself.  Raises: ConfigError, if its checkpoint cannot continue with it."""
     from ikebana.processor.checkpoint.next_step import Desired, observed_at
     from ikebana.processor.checkpoint.planned_edit import planned
@@ -170,7 +170,7 @@ class Adding:
     """
 
     def __init__(
-        self, plan: Plan, stop: Callable[[], None], reread: Callable[[], pipeline.Pipeline]
+        self, plan: Plan, stop: Callable[[], None], reread: Callable[[], pipeline.ConfiguredPlan]
     ) -> None:
         self.has_columns = False
         self._plan = plan

@@ -31,7 +31,7 @@ from ikebana.processor.spark.alone import alone
 
 if TYPE_CHECKING:
     from ikebana.processor.authoring.deliver_part import DeliverPart
-    from ikebana.processor.authoring.pipeline import Pipeline
+    from ikebana.processor.authoring.pipeline import ConfiguredPlan
     from ikebana.processor.base.listening import Listening
     from ikebana.processor.spark.query import Running
     from ikebana.processor.spark.supervised import Hooks
@@ -323,7 +323,7 @@ def run_command(
             goes_on = _run(plan, settings, sinks, once=once, wait=wait, watch=watch, read=read)
 
 
-def _planned(read: "Callable[..., Pipeline]", *, refuse_changes: bool) -> "Pipeline":
+def _planned(read: "Callable[..., ConfiguredPlan]", *, refuse_changes: bool) -> "ConfiguredPlan":
     """Read the file, with the columns that have come since it was written."""
     from ikebana.processor.cli import later
 
@@ -359,7 +359,7 @@ def _run(
     once: bool,
     wait: bool | None,
     watch: Watch,
-    read: "Callable[..., Pipeline]",
+    read: "Callable[..., ConfiguredPlan]",
 ) -> bool:
     """Run a plan with a display; `watch` opens its HTTP front, and reports the address.
 

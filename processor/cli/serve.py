@@ -180,7 +180,7 @@ def _serve(what: tuple[str, ...], options: _Options) -> None:
         options.ready_within,
         note,
         console.no_plan if plan is None else _drawn(Path(what[0]), plan),
-        sql.Limits(seconds=options.sql_seconds, memory_bytes=options.sql_memory << 20),
+        sql.QueryLimits(seconds=options.sql_seconds, memory_bytes=options.sql_memory << 20),
     )
 
 

@@ -15,7 +15,7 @@ from ikebana.codecs.diff import ProgressRecord
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import FACT_FORMATS, OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
 from ikebana.errors import ConfigError, SourceError
-from ikebana.processor.base.diff_reader import History, PlacedUpdate, Published
+from ikebana.processor.base.diff_reader import EarlierUpdates, PlacedUpdate, Published
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import counted, moment
 from ikebana.processor.base.verify import batch_offence
@@ -112,7 +112,7 @@ def _accumulated(reading: DiffTopic, as_of: int | None, *, counted: bool) -> Cou
     earliest: int | None = None
     with closing(reading.closed()) as parts:
         for part in parts:
-            if isinstance(part, History):
+            if isinstance(part, EarlierUpdates):
                 earliest = _least(earliest, (update.time for update in part.updates))
                 _add(counts, part.updates, as_of)
                 continue

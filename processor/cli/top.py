@@ -25,7 +25,7 @@ _PATIENCE_S = 10.0
 _ONCE_S = 1.0
 
 
-class Look(NamedTuple):
+class StatusAnswer(NamedTuple):
     """The answer of a run or of a server at a moment."""
 
     at: float
@@ -43,7 +43,7 @@ class Look(NamedTuple):
 class Rates:
     """Rates per second between two looks; empty texts after a single look."""
 
-    def __init__(self, before: Look | None, now: Look) -> None:
+    def __init__(self, before: StatusAnswer | None, now: StatusAnswer) -> None:
         self._before = {} if before is None else before.counts()
         self._now = now.counts()
         self._seconds = 0.0 if before is None else now.at - before.at
@@ -120,7 +120,7 @@ class Server:
         self._tls = tls
         self._is_run: bool | None = None
 
-    def look(self) -> Look:
+    def look(self) -> StatusAnswer:
         """Ask for the present state.
 
         Raises:
@@ -132,7 +132,7 @@ class Server:
             answer = self._asked("/v1/run")
             if answer is not None:
                 self._is_run = True
-                return Look(time.monotonic(), is_run=True, answer=answer)
+                return StatusAnswer(time.monotonic(), is_run=True, answer=answer)
         answer = self._asked("/v1/collections")
         if answer is None:
             raise ConfigError(
@@ -140,7 +140,7 @@ class Server:
                 hint="Give the address of --http of `ikebana run` or `ikebana serve`.",
             )
         self._is_run = False
-        return Look(time.monotonic(), is_run=False, answer=answer)
+        return StatusAnswer(time.monotonic(), is_run=False, answer=answer)
 
     def _asked(self, path: str) -> Mapping[str, Any] | None:
         """Return an answer; None if there is no such path."""
@@ -173,7 +173,7 @@ def _reason(error: urllib.error.HTTPError) -> str:
         return error.reason
 
 
-def page(before: Look | None, now: Look, wrong: str | None = None) -> Group:
+def page(before: StatusAnswer | None, now: StatusAnswer, wrong: str | None = None) -> Group:
     """Render a look as a page, with rates since the look before."""
     rates = Rates(before, now)
     parts = _run(now.answer, rates) if now.is_run else _served(now.answer, rates)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from ikebana.arrangements.store import Part, Store
+from ikebana.arrangements.store import PrefixStore, Store
 from ikebana.arrangements.update import Interval, Time
 from ikebana.codecs import canonical
 from ikebana.errors import RecordError
@@ -27,7 +27,7 @@ from ikebana.processor.base.rows import (
     IgnoredMessages,
     KeyedUpdate,
     Records,
-    Seen,
+    TimesReport,
     Truncate,
     Updates,
     Upserts,
@@ -140,7 +140,7 @@ class Flow:
         self.hops: defaultdict[str, GatheredUpdates] = defaultdict(GatheredUpdates)
         self.counted: Counter[str] = Counter()
         self.noted: list[Noted] = []
-        self.seen: list[Seen] = []
+        self.seen: list[TimesReport] = []
         self.intervals = intervals
         self._errors_back = GatheredUpdates()
         """Retractions of errors that are in the error topic."""
@@ -173,7 +173,7 @@ class Flow:
                 case IgnoredMessages():
                     self.counted.update(row.counts)
                     self.noted += row.noted
-                case Seen():
+                case TimesReport():
                     self.seen.append(row)
 
     def fill(self, editing: Editing) -> FilledPortion:
@@ -334,7 +334,7 @@ class Flow:
             released = [*Replay(self.store, _WRITE, name).take(past).rows]
         self.emitted[name] = GatheredUpdates(released)
 
-    def part(self, kind: PartKind, name: str) -> Part:
+    def part(self, kind: PartKind, name: str) -> PrefixStore:
         """The part of the store of an operator, an input or an output."""
         return kind.of(self.store, name)
 
@@ -396,7 +396,7 @@ def _error_updates(row: Errors) -> list[KeyedUpdate]:
 
 
 def _rebuilt(
-    part: Part, updates: Collection[KeyedUpdate], of: Transition, stand: Time, passed: Time
+    part: PrefixStore, updates: Collection[KeyedUpdate], of: Transition, stand: Time, passed: Time
 ) -> list[KeyedUpdate]:
     """Add updates to the hold of an output in a rebuild; release the difference in its last batch.
 
@@ -559,7 +559,7 @@ class _OfOperator:
     def interval(self) -> Interval:
         return self._flow.intervals[self._name]
 
-    def part(self, kind: PartKind) -> Part:
+    def part(self, kind: PartKind) -> PrefixStore:
         return self._flow.part(kind, self._name)
 
     def rows(self) -> list[Upserts | Truncate]:
@@ -625,7 +625,7 @@ class Emitted:
     messages: dict[str, Formatted]
     hops: Mapping[str, GatheredUpdates]
     counted: Counter[str]
-    seen: list[Seen]
+    seen: list[TimesReport]
     facts: dict[str, dict[int, int]]
     waiting: int = 0
     filled: tuple[int, int] | None = None

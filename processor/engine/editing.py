@@ -41,7 +41,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.arrangements.store import Part, Store
+from ikebana.arrangements.store import PrefixStore, Store
 from ikebana.arrangements.update import Interval, Time
 from ikebana.processor.base.rows import KeyedUpdate, keyed
 from ikebana.processor.base.texts import shown
@@ -166,7 +166,7 @@ class Undo:
     """The updates of one operator since an edit's time, of keys that the edit has not read yet."""
 
     def __init__(self, store: Store, name: str) -> None:
-        self._part = Part(parts.EDIT.of(store, ""), _PREFIX + name.encode() + b"\0")
+        self._part = PrefixStore(parts.EDIT.of(store, ""), _PREFIX + name.encode() + b"\0")
 
     def keep(self, updates: Iterable[KeyedUpdate], start: bytes = b"") -> None:
         """Store updates of keys from `start` on."""

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ikebana.arrangements.store import Part, Store
+from ikebana.arrangements.store import PrefixStore, Store
 from ikebana.arrangements.update import LARGEST, TOO_LARGE, Interval, Time
 from ikebana.processor.base.rows import KeyedUpdate, parts_of
 from ikebana.processor.base.texts import shown
@@ -92,13 +92,13 @@ class BatchJoins:
         """Whether a join looks up an upsert's own state."""
         return upsert in self._joined.arrangements or upsert in self._kept_for
 
-    def keep_upsert(self, name: str, part: Part, updates: Collection[KeyedUpdate]) -> None:
+    def keep_upsert(self, name: str, part: PrefixStore, updates: Collection[KeyedUpdate]) -> None:
         """Make an upsert's own state available for lookups; it includes these updates already."""
         since = self._kept_from(name, self._since)
         interval = self._intervals[name]
         self._arrangements[name] = UpsertArrangement(part, updates, interval, since)
 
-    def arrange(self, name: str, part: Part, updates: Collection[KeyedUpdate]) -> None:
+    def arrange(self, name: str, part: PrefixStore, updates: Collection[KeyedUpdate]) -> None:
         """Bring an arrangement up to date."""
         since = self._kept_from(name, self._since)
         arrangement = Arrangement(part, self._intervals[name], since)

@@ -10,7 +10,7 @@ from ikebana.processor.authoring.settings import Settings, redacted
 from ikebana.processor.base.texts import printable
 from ikebana.processor.explain import operators, reading
 from ikebana.processor.explain.estimates import Work, estimates
-from ikebana.processor.explain.graph import Graph, as_run, as_written
+from ikebana.processor.explain.graph import Diagram, as_run, as_written
 from ikebana.processor.linear import sql_functions
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.checking import checked
@@ -129,8 +129,8 @@ class Explanation:
     name: str
     fingerprint: str
     time: str
-    written: Graph
-    run: Graph
+    written: Diagram
+    run: Diagram
     pushed: tuple[str, ...]
     not_pushed: tuple[str, ...]
     costs: tuple[Cost, ...]

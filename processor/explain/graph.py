@@ -72,7 +72,7 @@ class Arrow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class Diagram:
     """A directed graph without cycles; boxes come before those to which they lead."""
 
     title: str
@@ -80,7 +80,7 @@ class Graph:
     arrows: tuple[Arrow, ...]
 
 
-def as_written(plan: Plan) -> Graph:
+def as_written(plan: Plan) -> Diagram:
     """Draw inputs, operators and outputs in the form of the pipeline file."""
     ids = {source.name: f"input {source.name}" for source in plan.inputs}
     boxes = [Box(ids[i.name], "input", i.name, tuple(input_lines(i))) for i in plan.inputs]
@@ -104,7 +104,7 @@ def as_written(plan: Plan) -> Graph:
             lines.append(f"partitions: {output.partitions}")
         boxes.append(Box(box_id, "output", output.name, tuple(lines)))
         arrows.append(Arrow(collections[output.source], box_id))
-    return Graph("as written", _in_order(boxes, arrows), tuple(arrows))
+    return Diagram("as written", _in_order(boxes, arrows), tuple(arrows))
 
 
 def _behind(exchanges: int) -> Iterator[str]:
@@ -118,7 +118,7 @@ _HELD = (
 )
 
 
-def as_run(plan: Plan, physical: Physical) -> Graph:
+def as_run(plan: Plan, physical: Physical) -> Diagram:
     """Draw topics, decoding, state, passes, holds and outputs."""
     drawing = _Drawing(plan, physical)
     drawing.inputs()
@@ -126,10 +126,10 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
     drawing.joins()
     drawing.outputs()
     unique = tuple(dict.fromkeys(drawing.arrows))
-    return Graph("as run", _in_order(drawing.boxes, list(unique)), unique)
+    return Diagram("as run", _in_order(drawing.boxes, list(unique)), unique)
 
 
-def with_sinks(graph: Graph, sinks: Mapping[str, DeliverPart]) -> Graph:
+def with_sinks(graph: Diagram, sinks: Mapping[str, DeliverPart]) -> Diagram:
     """Add sinks to a graph, with arrows from the outputs that they read."""
     boxes, arrows = list(graph.boxes), list(graph.arrows)
     for name, sink in sinks.items():
@@ -138,7 +138,7 @@ def with_sinks(graph: Graph, sinks: Mapping[str, DeliverPart]) -> Graph:
         boxes.append(Box(box_id, "sink", name, (f"into {' '.join(sink.targets)}", *lines)))
         outputs = dict.fromkeys(table.source for table in sink.tables.values())
         arrows += [Arrow(f"output {output}", box_id) for output in outputs]
-    return Graph(graph.title, tuple(boxes), tuple(arrows))
+    return Diagram(graph.title, tuple(boxes), tuple(arrows))
 
 
 class _Drawing:

@@ -125,7 +125,7 @@ def _reduced(operator: Reduce) -> str:
     return "the results of each key, and what they need"
 
 
-class Part(NamedTuple):
+class GraphPart(NamedTuple):
     """An arrangement, a path or a join: its box, and the boxes from which it gets data."""
 
     id: str
@@ -191,24 +191,26 @@ def of_upsert(plan: Plan, name: str) -> Iterator[str]:
             yield _readers(each)
 
 
-def parts(plan: Plan) -> Iterator[Part]:
+def parts(plan: Plan) -> Iterator[GraphPart]:
     """Yield the arrangements for joins, the paths of joins, and the joins."""
     joins = joined(plan)
     for name, each in joins.arrangements.items():
         if not each.is_own:
             lines = tuple(_arrangement_lines(plan, name, each))
             title = title_of(each.arrangement)
-            yield Part(_arrangement_id(name), "arrangement", title, lines, ())
+            yield GraphPart(_arrangement_id(name), "arrangement", title, lines, ())
     for join in plan.joins:
         planned = catalog_of(plan).join(join.name)
         for path in planned.paths:
             path_id = _path_id(join.name, path.alias)
             lines = tuple(_path_lines(plan, planned, path))
-            yield Part(
+            yield GraphPart(
                 path_id, "path", f"{join.name}/{path.alias}", lines, tuple(_origins(plan, path_id))
             )
         paths = tuple(_path_id(join.name, path.alias) for path in planned.paths)
-        yield Part(join_id(join.name), "join", join.name, tuple(_join_lines(plan, planned)), paths)
+        yield GraphPart(
+            join_id(join.name), "join", join.name, tuple(_join_lines(plan, planned)), paths
+        )
 
 
 def join_arrangements(plan: Plan) -> Iterator[str]:

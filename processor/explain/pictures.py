@@ -25,7 +25,7 @@ from html import escape
 from typing import NamedTuple
 
 from ikebana.processor.explain.explanation import Explanation
-from ikebana.processor.explain.graph import Box, Graph
+from ikebana.processor.explain.graph import Box, Diagram
 
 _COLUMN_GAP = 56.0
 ROW_GAP = 22.0
@@ -67,7 +67,7 @@ class Layout(NamedTuple):
 _Node = str | tuple[int, int]
 
 
-def layout(graph: Graph, sizes: Mapping[str, Size]) -> Layout:
+def layout(graph: Diagram, sizes: Mapping[str, Size]) -> Layout:
     """Place boxes of these sizes; outputs are in the last layer."""
     layer_of = _layers(graph)
     joined = {end for arrow in graph.arrows for end in arrow}
@@ -118,7 +118,7 @@ def layout(graph: Graph, sizes: Mapping[str, Size]) -> Layout:
     )
 
 
-def _ways(graph: Graph, layer_of: Mapping[str, int]) -> list[list[_Node]]:
+def _ways(graph: Diagram, layer_of: Mapping[str, int]) -> list[list[_Node]]:
     """The nodes that each arrow passes: its origin, a lane in each layer between, its target."""
     ways: list[list[_Node]] = []
     for number, arrow in enumerate(graph.arrows):
@@ -150,7 +150,7 @@ def _route(
     return points
 
 
-def _layers(graph: Graph) -> dict[str, int]:
+def _layers(graph: Diagram) -> dict[str, int]:
     layer_of = {box.id: 0 for box in graph.boxes}
     for box in graph.boxes:
         for arrow in graph.arrows:
@@ -359,7 +359,7 @@ _DARK = {
 }
 
 
-class Line(NamedTuple):
+class BoxLine(NamedTuple):
     """A line of text in a box."""
 
     kind: str
@@ -379,7 +379,7 @@ def svg(explanation: Explanation) -> str:
     return drawing(explanation.run, title).xml + "\n"
 
 
-def drawing(graph: Graph, title: str, *, styled: bool = True) -> Picture:
+def drawing(graph: Diagram, title: str, *, styled: bool = True) -> Picture:
     """Draw a graph; `styled` is false if the page has the `stylesheet`."""
     box_layout = layout(graph, {box.id: size_of(box) for box in graph.boxes})
     wide, high = (round(side + 2 * MARGIN) for side in (box_layout.width, box_layout.height))
@@ -391,13 +391,13 @@ def stylesheet() -> str:
     return _style(_colours({kind: _either(_LIGHT[kind], _DARK[kind]) for kind in _LIGHT}))
 
 
-def lines_in(box: Box) -> list[Line]:
+def lines_in(box: Box) -> list[BoxLine]:
     """Return the lines of text in a box."""
-    lines = [Line("kind", box.kind)]
+    lines = [BoxLine("kind", box.kind)]
     for kind, text in (("title", box.title), *(("line", line) for line in box.lines)):
         size, _ = LINES[kind]
-        lines += [Line(kind, part) for part in wrapped(text, _MOST / size)]
-    return lines + [Line("figure", name) for name in box.figures]
+        lines += [BoxLine(kind, part) for part in wrapped(text, _MOST / size)]
+    return lines + [BoxLine("figure", name) for name in box.figures]
 
 
 def size_of(box: Box) -> Size:
@@ -412,7 +412,7 @@ def size_of(box: Box) -> Size:
 
 
 def _parts(
-    graph: Graph, title: str, box_layout: Layout, wide: int, high: int, *, styled: bool
+    graph: Diagram, title: str, box_layout: Layout, wide: int, high: int, *, styled: bool
 ) -> Iterator[str]:
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" '
@@ -575,7 +575,7 @@ def _mermaid_lines(explanation: Explanation) -> Iterator[str]:
         yield f"  class {','.join(ids)} {kind}Box"
 
 
-def _graph(graph: Graph, mark: str, kinds: dict[str, list[str]]) -> Iterator[str]:
+def _graph(graph: Diagram, mark: str, kinds: dict[str, list[str]]) -> Iterator[str]:
     ids = {box.id: f"{mark}{number}" for number, box in enumerate(graph.boxes)}
     for box in graph.boxes:
         begin, end = _SHAPES.get(box.kind, _BOX)

@@ -13,7 +13,7 @@ from ikebana.processor.checkpoint.edit_plan import Does, EditPlan, FillSource, K
 from ikebana.processor.explain import estimates
 from ikebana.processor.explain.estimates import Work
 from ikebana.processor.explain.explanation import ALL, MEANINGS, Cost, Explanation
-from ikebana.processor.explain.graph import Box, Graph
+from ikebana.processor.explain.graph import Box, Diagram
 from ikebana.processor.explain.words import figure, listed
 
 _WIDTH = 96
@@ -112,7 +112,7 @@ def _text_lines(explanation: Explanation) -> Iterator[str]:
     yield from (f"  {name}: {value}" for name, value in explanation.settings)
 
 
-def _tree(graph: Graph) -> Iterator[str]:
+def _tree(graph: Diagram) -> Iterator[str]:
     """Write each box below the first box that leads to it; later ones only name it."""
     targets: dict[str, list[str]] = {}
     for arrow in graph.arrows:

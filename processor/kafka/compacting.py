@@ -24,7 +24,7 @@ from ikebana.arrangements.update import pieces
 from ikebana.codecs import diff
 from ikebana.codecs.diff import ProgressRecord, SnapshotRecord, topic_of
 from ikebana.errors import SourceError
-from ikebana.processor.base.diff_reader import History, PlacedUpdate
+from ikebana.processor.base.diff_reader import EarlierUpdates, PlacedUpdate
 from ikebana.processor.base.offsets import Offsets, Positions
 from ikebana.processor.base.texts import moment
 from ikebana.processor.base.verify import CollectionDigest, batch_offence
@@ -186,7 +186,7 @@ class Compaction:
         read = 0
         with closing(self._reading.closed()) as parts:
             for part in parts:
-                if not isinstance(part, History):
+                if not isinstance(part, EarlierUpdates):
                     if upto is not None and part.progress.upper > upto + 1:
                         break
                     if offence := batch_offence(self.topic, last, part):
@@ -195,7 +195,9 @@ class Compaction:
                             hint=f"ikebana check {self.topic} verifies the topic.",
                         )
                     last, at = part.progress, self._reading.yielded_at
-                of_snapshot = isinstance(part, History) and self._reading.snapshot is not None
+                of_snapshot = (
+                    isinstance(part, EarlierUpdates) and self._reading.snapshot is not None
+                )
                 _add(counts, partitions, part.updates, 1 if of_snapshot else 0)
                 read += len(part.updates)
         if last is None or last.upper < 1:

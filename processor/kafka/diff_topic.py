@@ -28,10 +28,10 @@ from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.base import diff_reader
 from ikebana.processor.base.diff_reader import (
     ClosedBatch,
-    History,
-    Part,
+    EarlierUpdates,
     PlacedUpdate,
     Portion,
+    TopicPart,
 )
 from ikebana.processor.base.rows import maker
 from ikebana.processor.base.texts import moment
@@ -198,7 +198,7 @@ class DiffTopic:
         self._resumed_after = last.batch
         self._progress_at = max(progress_at, self._progress_at)
 
-    def closed(self) -> Generator[Part, None, None]:
+    def closed(self) -> Generator[TopicPart, None, None]:
         """Yield the closed batches that were not yielded yet, after a history if there is one.
 
         A snapshot comes as a history, and a batch without updates that closes its time.
@@ -216,7 +216,7 @@ class DiffTopic:
                 raise
             raise PassedError.of(passed(self.topic, self.frontier or 0, usable)) from error
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[TopicPart]:
         end = self._progress_end()
         yield from self._snapshot()
         middle = not self.complete and self._last is None
@@ -268,14 +268,14 @@ class DiffTopic:
         self._progress_reader.close()
         self._reader.close()
 
-    def _snapshot(self) -> Iterator[Part]:
+    def _snapshot(self) -> Iterator[TopicPart]:
         """Yield the snapshot at which the pass begins, once."""
         if not self._has_snapshot_left:
             return
         assert self.snapshot is not None, "no snapshot"
         assert self.snapshots is not None, "no snapshots"
         for updates in self.snapshots.read(self.snapshot):
-            yield History(updates)
+            yield EarlierUpdates(updates)
         self._has_snapshot_left = False
         self.yielded_at = self.snapshot.progress_at
         yield ClosedBatch(self.snapshot.closing(), [])

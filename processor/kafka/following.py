@@ -24,7 +24,7 @@ from ikebana.codecs.diff import ProgressRecord, Times
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import FACT_FORMATS, OUTPUT_FORMATS, fact_codec
 from ikebana.errors import SourceError
-from ikebana.processor.base.diff_reader import Cdcv2Reader, History, Published
+from ikebana.processor.base.diff_reader import Cdcv2Reader, EarlierUpdates, Published
 from ikebana.processor.base.rows import KeyedUpdate, maker
 from ikebana.processor.base.verify import batch_offence
 from ikebana.processor.kafka import client, topics
@@ -225,7 +225,7 @@ class _Batches:
         with closing(self._reading.closed()) as parts:
             for part in parts:
                 updates = list(map(_keyed, map(_without_place, part.updates)))
-                if isinstance(part, History):
+                if isinstance(part, EarlierUpdates):
                     yield Piece(_not_before(updates, self._from))
                     continue
                 progress = part.progress

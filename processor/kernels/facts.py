@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.arrangements.store import Part, Store
+from ikebana.arrangements.store import PrefixStore, Store
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.diff_reader import ContradictionError
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate
@@ -59,7 +59,7 @@ def step(
     Raises:
         ContradictionError: a fact contradicts another one, or the frontier.
     """
-    held = Part(store, b"f")
+    held = PrefixStore(store, b"f")
     lower, upper = interval.lower, interval.upper
     since = lower if since is None else min(since, lower)
     arriving: dict[bytes, KeyedUpdate] = {}
@@ -94,12 +94,12 @@ def step(
 
 def waiting(store: Store, upper: int, most: int) -> int:
     """The number of held facts with times from `upper` on, counted up to `most`."""
-    return sum(1 for _ in islice(Part(store, b"f").scan(b"", _packed(upper)), most))
+    return sum(1 for _ in islice(PrefixStore(store, b"f").scan(b"", _packed(upper)), most))
 
 
 def due_times(store: Store) -> list[int]:
     """The times of all facts that are held, in order."""
-    return [_time_of(place) for place, _ in Part(store, b"f").scan(b"")]
+    return [_time_of(place) for place, _ in PrefixStore(store, b"f").scan(b"")]
 
 
 def _key_of(_: bytes, entry: bytes) -> bytes:

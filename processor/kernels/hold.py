@@ -17,7 +17,7 @@ from itertools import islice
 
 import msgspec
 
-from ikebana.arrangements.store import Part, Store
+from ikebana.arrangements.store import PrefixStore, Store
 from ikebana.arrangements.update import LARGEST, pieces, sums
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels.layout import OF_SHARD, OfKeys, PartKind, ShardOf, StateLayout
@@ -37,7 +37,7 @@ _LEAST = b"l"
 
 def step(store: Store, updates: Collection[KeyedUpdate], upper: int) -> list[KeyedUpdate]:
     """Release the updates before `upper`, new and held ones; hold the rest."""
-    held = Part(store, _HELD)
+    held = PrefixStore(store, _HELD)
     due: dict[tuple[bytes | None, bytes, int], int] = {}
     later: dict[bytes, KeyedUpdate] = {}
     for (key, value, time), diff in sums(updates).items():
@@ -81,7 +81,7 @@ def portion(store: Store, time: int, most: int, start: bytes) -> tuple[list[Keye
 
     Return them, and the place at which the next portion starts; the first one starts at b"".
     """
-    held, at = Part(store, _HELD), _packed(time)
+    held, at = PrefixStore(store, _HELD), _packed(time)
     updates: list[KeyedUpdate] = []
     released: dict[bytes, int] = {}
     after = start
@@ -98,7 +98,7 @@ def portion(store: Store, time: int, most: int, start: bytes) -> tuple[list[Keye
 
 def has_more(store: Store, time: int, most: int, start: bytes) -> bool:
     """Whether there are more than `most` entries of one time at or after the place `start`."""
-    later = Part(store, _HELD).scan(_packed(time), start)
+    later = PrefixStore(store, _HELD).scan(_packed(time), start)
     return next(islice(later, most, None), None) is not None
 
 
@@ -110,7 +110,7 @@ def step_in_blocks(
     Neighbours in time are stored in one block; the rest of a block that is partly due is
     stored again.  Updates that cancel are held too, and released updates are not consolidated.
     """
-    held = Part(store, _HELD)
+    held = PrefixStore(store, _HELD)
     due = [update for update in updates if update.time < upper]
     later = [update for update in updates if update.time >= upper]
     stored_least = _least(store)
@@ -166,13 +166,13 @@ def is_due(store: Store, upper: int) -> bool:
     least = _least(store)
     if least >= upper:
         return False
-    first = next(iter(Part(store, _HELD).scan(b"", _packed(least))), None)
+    first = next(iter(PrefixStore(store, _HELD).scan(b"", _packed(least))), None)
     return first is not None and _time_of(first[0]) < upper
 
 
 def held(store: Store) -> Iterator[KeyedUpdate]:
     """Yield all held updates, in order of time except within a block."""
-    for place, entry in Part(store, _HELD).scan(b"", _packed(_least(store))):
+    for place, entry in PrefixStore(store, _HELD).scan(b"", _packed(_least(store))):
         yield from _held_by(place, entry)
 
 
@@ -184,7 +184,7 @@ def due_times(store: Store) -> list[int]:
 def waiting(store: Store, most: int) -> int:
     """The number of held updates, counted up to about `most`."""
     count = 0
-    for place, entry in Part(store, _HELD).scan(b"", _packed(_least(store))):
+    for place, entry in PrefixStore(store, _HELD).scan(b"", _packed(_least(store))):
         count += len(_held_by(place, entry))
         if count >= most:
             break

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from ikebana.arrangements.store import Part, Store
+from ikebana.arrangements.store import PrefixStore, Store
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import KeyedUpdate
 
@@ -122,14 +122,14 @@ class PartKind:
     waiting: Callable[[Store, int, int], int] | None = None
     times: Callable[[Store], list[int]] | None = None
 
-    def of(self, store: Store, name: str) -> Part:
+    def of(self, store: Store, name: str) -> PrefixStore:
         """The part of this kind of an operator, an input or an output."""
         return operator_part(store, self.prefix + name)
 
 
-def operator_part(store: Store, name: str) -> Part:
+def operator_part(store: Store, name: str) -> PrefixStore:
     """The part of a whole name.  Names have no NUL, so no prefix begins with another."""
-    return Part(store, name.encode() + b"\0")
+    return PrefixStore(store, name.encode() + b"\0")
 
 
 def sums_by_key(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.arrangements.store import Part, Store
+from ikebana.arrangements.store import PrefixStore, Store
 from ikebana.codecs.errors import error_record
 from ikebana.codecs.output_messages import changed
 from ikebana.processor.base.rows import KeyedUpdate
@@ -57,7 +57,7 @@ def step(
     store: Store, updates: Sequence[KeyedUpdate], output: str, *, keyless: bool = False
 ) -> KeyChanges:
     """Apply the updates of closed times; those without a key are errors unless `keyless`."""
-    keys, rows = Part(store, _KEY), Part(store, _ROW)
+    keys, rows = PrefixStore(store, _KEY), PrefixStore(store, _ROW)
     changed_keys = list({update.key: None for update in updates if update.key is not None})
     stored = dict(zip(changed_keys, keys.get_many(changed_keys), strict=True))
     entries = {key: _NOTHING if e is None else _entry_of(e) for key, e in stored.items()}
@@ -110,7 +110,7 @@ _entry_of = msgspec.msgpack.Decoder(_Entry).decode
 
 
 def _applied(
-    rows: Part, key: bytes, before: _Entry, diffs: Mapping[bytes, int], output: str
+    rows: PrefixStore, key: bytes, before: _Entry, diffs: Mapping[bytes, int], output: str
 ) -> _Entry:
     """The entry of a key after the diffs of one time."""
     start = with_length(key)

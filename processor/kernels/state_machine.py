@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple, final
 
 import msgspec
 
-from ikebana.arrangements.store import Part, Store
+from ikebana.arrangements.store import PrefixStore, Store
 from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import error_record
@@ -142,7 +142,7 @@ def step(
     Raises:
         StateVersionError: a key has states of a version that the machine cannot read.
     """
-    states, waiting = Part(store, b"k"), Part(store, b"w")
+    states, waiting = PrefixStore(store, b"k"), PrefixStore(store, b"w")
     # Waiting events have arrived first; sort() is stable.
     due = _due(waiting, interval)
     early: list[Event] = []
@@ -180,20 +180,20 @@ def read(store: Store, keys: Sequence[bytes]) -> list[tuple[bytes, ...]]:
     """The values that show of `keys`."""
     return [
         () if entry is None else _entry_of(entry).visible
-        for entry in Part(store, b"k").get_many(keys)
+        for entry in PrefixStore(store, b"k").get_many(keys)
     ]
 
 
 def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
     """The keys in order, from `start` on, each with its shown values and its error record."""
-    for key, entry in Part(store, b"k").scan(b"", start):
+    for key, entry in PrefixStore(store, b"k").scan(b"", start):
         state = _entry_of(entry)
         yield key, state.visible, _slot(state)
 
 
 def waiting_times(store: Store) -> list[int]:
     """The times of the events that wait, in order."""
-    waiting = Part(store, b"w").scan(b"")
+    waiting = PrefixStore(store, b"w").scan(b"")
     return [int.from_bytes(place[:_TIME_BYTES], "big") for place, _ in waiting]
 
 
@@ -300,7 +300,7 @@ def _slot(entry: MachineState) -> tuple[bytes, ...]:
     return () if entry.record is None else (entry.record,)
 
 
-def _wait(waiting: Part, events: Sequence[Event]) -> None:
+def _wait(waiting: PrefixStore, events: Sequence[Event]) -> None:
     """Keep events, after those that wait already; events of one order stay in order of arrival."""
     by_place: dict[bytes, list[_Waiting]] = {}
     for key, time, order, value, record in events:
@@ -315,7 +315,7 @@ def _wait(waiting: Part, events: Sequence[Event]) -> None:
 def waiting(store: Store, upper: int, most: int) -> int:
     """How many events wait for times from `upper` on, counted up to `most` or a few more."""
     count = 0
-    for _, entry in Part(store, b"w").scan(b"", upper.to_bytes(_TIME_BYTES, "big")):
+    for _, entry in PrefixStore(store, b"w").scan(b"", upper.to_bytes(_TIME_BYTES, "big")):
         count += len(_waiting_of(entry))
         if count >= most:
             break
@@ -336,7 +336,7 @@ PART = PartKind(
 )
 
 
-def _due(waiting: Part, interval: Interval) -> list[Event]:
+def _due(waiting: PrefixStore, interval: Interval) -> list[Event]:
     """Remove and return the events that waited for a time of the interval."""
     events: list[Event] = []
     places = []

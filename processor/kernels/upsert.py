@@ -37,7 +37,7 @@ from zlib import crc32
 
 import msgspec
 
-from ikebana.arrangements.store import Part, Store
+from ikebana.arrangements.store import PrefixStore, Store
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.noted import MOST
 from ikebana.processor.base.rows import (
@@ -91,7 +91,7 @@ class Sequences:
     `places` has the places of the last of them.
     """
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: PrefixStore) -> None:
         self.outdated = 0
         self.places: deque[Source] = deque(maxlen=MOST)
         self._part = part
@@ -135,7 +135,7 @@ class Moment(NamedTuple):
 
 
 def in_sequence(
-    waiting: Part, chunks: Sequence[Upserts | Truncate], interval: Interval
+    waiting: PrefixStore, chunks: Sequence[Upserts | Truncate], interval: Interval
 ) -> list[Upserts] | None:
     """The chunks in an order in which time rises with every record, if there is one.
 
@@ -165,7 +165,7 @@ def _first_time(chunk: Upserts) -> int:
 
 
 def by_time(
-    waiting: Part,
+    waiting: PrefixStore,
     chunks: Sequence[Upserts | Truncate],
     interval: Interval,
     sequences: Sequences,
@@ -345,8 +345,8 @@ class UpsertChanges(NamedTuple):
 
 def step(store: Store, chunks: Sequence[Upserts | Truncate], interval: Interval) -> UpsertChanges:
     """Apply the upserts with times before `interval.upper`; keep the others."""
-    states, waiting = Part(store, b"k"), Part(store, b"w")
-    run, sequences = _Run(states), Sequences(Part(store, b"n"))
+    states, waiting = PrefixStore(store, b"k"), PrefixStore(store, b"w")
+    run, sequences = _Run(states), Sequences(PrefixStore(store, b"n"))
     sequence = in_sequence(waiting, chunks, interval)
     if sequence is not None:
         run.load(set().union(*(chunk.keys for chunk in sequence)))
@@ -366,30 +366,30 @@ def step(store: Store, chunks: Sequence[Upserts | Truncate], interval: Interval)
 
 def read(store: Store, keys: Sequence[bytes]) -> list[bytes | None]:
     """The current values of `keys`."""
-    states = Part(store, b"k").get_many(keys)
+    states = PrefixStore(store, b"k").get_many(keys)
     return list(map(_value_of, states))
 
 
 def scan(store: Store, start: bytes = b"") -> Iterator[bytes]:
     """The keys that have a state, in order, from `start` on."""
-    return (key for key, _ in Part(store, b"k").scan(b"", start))
+    return (key for key, _ in PrefixStore(store, b"k").scan(b"", start))
 
 
 def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
     """The keys in order, from `start` on, each with its value and its error record, if any."""
-    for key, state in Part(store, b"k").scan(b"", start):
+    for key, state in PrefixStore(store, b"k").scan(b"", start):
         value, record = split(state)
         yield key, () if value is None else (value,), () if record is None else (record,)
 
 
 def waiting_times(store: Store) -> list[int]:
     """The times of the upserts that wait, in order."""
-    return upsert_waiting.times(Part(store, b"w"))
+    return upsert_waiting.times(PrefixStore(store, b"w"))
 
 
 def waiting(store: Store, upper: int, most: int) -> int:
     """How many upserts wait for times from `upper` on, counted up to about `most`."""
-    return upsert_waiting.count(Part(store, b"w"), upper, most)
+    return upsert_waiting.count(PrefixStore(store, b"w"), upper, most)
 
 
 def waiting_in(place: bytes, entry: bytes) -> list[tuple[int, bytes]]:
@@ -435,7 +435,7 @@ _Slot = bytes | _Failed | None
 class _Run:
     """The keys that a batch touches with their states, and the updates that it emits."""
 
-    def __init__(self, states: Part) -> None:
+    def __init__(self, states: PrefixStore) -> None:
         self.updates = Columns([], [], [], [])
         self.errors: list[KeyedUpdate] = []
         self.drift = 0

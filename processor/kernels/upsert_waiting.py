@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.arrangements.store import Part
+from ikebana.arrangements.store import PrefixStore
 from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import Partial, Truncate, Upserts, times_of
@@ -170,7 +170,7 @@ Waited = Counter[tuple[int, ...]]
 """How many entries a batch has stored, by rank."""
 
 
-def keep(waiting: Part, row: UpsertRow, waited: Waited) -> None:
+def keep(waiting: PrefixStore, row: UpsertRow, waited: Waited) -> None:
     """Store a row; the rows of a message have one rank, and are counted."""
     upsert = row.upsert
     entry = Waiting(row.key, None, None, before=row.before, sequence=row.sequence)
@@ -188,7 +188,7 @@ def packed(time: int) -> bytes:
     return time.to_bytes(8, "big")
 
 
-def keep_plain(waiting: Part, rows: Sequence[Plain], waited: Waited) -> None:
+def keep_plain(waiting: PrefixStore, rows: Sequence[Plain], waited: Waited) -> None:
     """Store rows of different messages, sorted by their ranks, in blocks."""
     for at in range(0, len(rows), _BLOCK):
         block = rows[at : at + _BLOCK]
@@ -200,7 +200,7 @@ def _place(rank: tuple[int, int, int, int], waited: Waited) -> bytes:
     return _PLACE.pack(*rank, waited[rank] - 1)
 
 
-def _free_place(waiting: Part, rank: tuple[int, int, int, int], waited: Waited) -> bytes:
+def _free_place(waiting: PrefixStore, rank: tuple[int, int, int, int], waited: Waited) -> bytes:
     """A place without an entry.
 
     After shards became one, other rows of a message may wait under its rank, in an entry that is
@@ -213,7 +213,7 @@ def _free_place(waiting: Part, rank: tuple[int, int, int, int], waited: Waited) 
 
 
 def take_due(
-    waiting: Part, interval: Interval, waited: Waited
+    waiting: PrefixStore, interval: Interval, waited: Waited
 ) -> tuple[list[UpsertRow], list[Plain]]:
     """Remove the rows with times that the interval closes; return rows, and plain ones."""
     rows: list[UpsertRow] = []
@@ -251,12 +251,12 @@ def _upsert_of(upsert: Waiting) -> UpsertValue:
     return upsert.value if upsert.partial is None else upsert.partial
 
 
-def times(waiting: Part) -> list[int]:
+def times(waiting: PrefixStore) -> list[int]:
     """The times of the upserts that wait, in order."""
     return sorted(time for each in _times_by_entry(waiting, 0) for time in each)
 
 
-def count(waiting: Part, upper: int, most: int) -> int:
+def count(waiting: PrefixStore, upper: int, most: int) -> int:
     """How many upserts wait for times from `upper` on, counted up to about `most`."""
     number = 0
     for each in _times_by_entry(waiting, upper):
@@ -266,7 +266,7 @@ def count(waiting: Part, upper: int, most: int) -> int:
     return number
 
 
-def _times_by_entry(waiting: Part, start: int) -> Iterator[Sequence[int]]:
+def _times_by_entry(waiting: PrefixStore, start: int) -> Iterator[Sequence[int]]:
     for place, entry in waiting.scan(b"", packed(start)):
         for each in _entries_in(entry):
             if each[:1] == _BLOCK_TAG:

@@ -59,22 +59,22 @@ def closing(lexemes: Sequence[Token], begin: int) -> int | None:
     return None
 
 
-class Part(NamedTuple):
+class TextPart(NamedTuple):
     """A part of a text, and its place."""
 
     text: str
     at: int
 
 
-def items(part: Part) -> Iterator[Part]:
+def items(part: TextPart) -> Iterator[TextPart]:
     """The parts between commas that are in no parentheses or brackets."""
     depth, begin = 0, 0
     for token in tokens(part.text):
         depth += (token.text in "([{") - (token.text in ")]}")
         if token.text == "," and not depth:
-            yield Part(part.text[begin : token.at], part.at + begin)
+            yield TextPart(part.text[begin : token.at], part.at + begin)
             begin = token.end
-    yield Part(part.text[begin:], part.at + begin)
+    yield TextPart(part.text[begin:], part.at + begin)
 
 
 def replaced(text: str, begin: int, end: int, by: str = "") -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from ikebana.arrangements.store import Part
+from ikebana.arrangements.store import PrefixStore
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.noted import Kind
 from ikebana.processor.base.rows import KeyedUpdate, Truncate, Upserts
@@ -96,7 +96,7 @@ class OperatorBatch(Protocol):
         """The times that the operator goes through."""
         ...
 
-    def part(self, kind: PartKind) -> Part:
+    def part(self, kind: PartKind) -> PrefixStore:
         """The part of this kind that the operator has in the store."""
         ...
 

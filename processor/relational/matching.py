@@ -51,7 +51,7 @@ Outer = Literal["left", "right", "full"]
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class JoinSide:
     """An input of a join under its alias, by which conditions name it."""
 
     alias: str
@@ -174,8 +174,8 @@ def without(alias: str, node: Node) -> Node:
 
 def met(
     making: Making,
-    left: Side,
-    right: Side,
+    left: JoinSide,
+    right: JoinSide,
     on: Conditions,
     what: str,
     select: Listed | None = None,
@@ -193,15 +193,15 @@ def met(
     return making.join(what, both, where, listed, cartesian=not on.equalities)
 
 
-def own_columns(side: Side) -> Listed:
+def own_columns(side: JoinSide) -> Listed:
     """All columns of a side, each under its own name."""
     return [(name, column(side.alias, name)) for name in side.relation.types]
 
 
 def _met_by_rows(
     making: Making,
-    left: Side,
-    right: Side,
+    left: JoinSide,
+    right: JoinSide,
     on: Conditions,
     what: str,
     listed: list[tuple[str, str]],
@@ -229,7 +229,9 @@ def _met_by_rows(
     return making.join(what, both, [f"{one} = {other}"], listed)
 
 
-def keys_of(making: Making, right: Side, on: Conditions, what: str) -> tuple[list[Node], Table]:
+def keys_of(
+    making: Making, right: JoinSide, on: Conditions, what: str
+) -> tuple[list[Node], Table]:
     """The equalities of the left with distinct keys of the right, and these keys.
 
     Without equalities the keys are one row if the right has a row, and else empty.
@@ -249,7 +251,7 @@ def keys_of(making: Making, right: Side, on: Conditions, what: str) -> tuple[lis
     return equalities, distinct(making, selected, f"{what}.keys.once")
 
 
-def unmet(making: Making, left: Side, right: Side, on: Conditions, what: str) -> Table:
+def unmet(making: Making, left: JoinSide, right: JoinSide, on: Conditions, what: str) -> Table:
     """An anti-join: the rows of the left that match no row of the right."""
     rows, less = unmet_parts(making, left, right, on, what, own_columns(left))
     # A subset of the rows has the unique columns of all of them.
@@ -257,7 +259,7 @@ def unmet(making: Making, left: Side, right: Side, on: Conditions, what: str) ->
 
 
 def unmet_parts(
-    making: Making, left: Side, right: Side, on: Conditions, what: str, select: Listed
+    making: Making, left: JoinSide, right: JoinSide, on: Conditions, what: str, select: Listed
 ) -> list[Table]:
     """Two collections with an anti-join as their sum: all rows, and the negated matches."""
     matched = met(making, left, right, on, f"{what}.met", select)
@@ -274,8 +276,8 @@ def unmet_parts(
 
 def outer_join(
     making: Making,
-    left: Side,
-    right: Side,
+    left: JoinSide,
+    right: JoinSide,
     on: Conditions,
     select: Sequence[tuple[str, Node]],
     kind: Outer,
@@ -308,7 +310,11 @@ def outer_join(
 
 
 def _facts(
-    left: Side, right: Side, on: Conditions, select: Sequence[tuple[str, Node]], kind: Outer
+    left: JoinSide,
+    right: JoinSide,
+    on: Conditions,
+    select: Sequence[tuple[str, Node]],
+    kind: Outer,
 ) -> KnownKeys:
     """The facts of an outer join: each row of the outer side without a match is there once."""
     if kind == "full":
@@ -333,7 +339,7 @@ def _facts(
 
 
 def outer_of(
-    making: Making, left: Side, right: Side, matched: Side, select: Listed, kind: Outer
+    making: Making, left: JoinSide, right: JoinSide, matched: JoinSide, select: Listed, kind: Outer
 ) -> Table:
     """Complete `matched`, the matching rows of an outer join, with the rows without a match.
 
@@ -352,8 +358,8 @@ def outer_of(
 
 def _alone(
     making: Making,
-    side: Side,
-    other: Side,
+    side: JoinSide,
+    other: JoinSide,
     on: Conditions,
     select: Sequence[tuple[str, Node]],
     what: str,
@@ -363,7 +369,7 @@ def _alone(
     return unmet_parts(making, side, other, on, what, columns)
 
 
-def _with_nulls(node: Node, other: Side) -> Node:
+def _with_nulls(node: Node, other: JoinSide) -> Node:
     """An expression with nulls in place of all columns of a side."""
 
     def change(node: Node) -> Node | None:
@@ -423,7 +429,7 @@ def outer_inputs(join: DeltaJoin, left: ByAlias, full: ByAlias) -> tuple[OuterIn
 class _SoFar:
     """The result so far: a side, and which of its columns has each column of an input."""
 
-    side: Side
+    side: JoinSide
     names: Mapping[Column, Column]
 
     def of(self, node: Node) -> Node:
@@ -439,7 +445,7 @@ class _SoFar:
 
 
 def outer_delta(
-    making: Making, sides: Sequence[Side], join: DeltaJoin, outer: Sequence[OuterInput]
+    making: Making, sides: Sequence[JoinSide], join: DeltaJoin, outer: Sequence[OuterInput]
 ) -> Table:
     """A delta join with outer inputs; its conditions are over the others.  Raises: MakingError."""
     parts = _read(sides, join, outer)
@@ -481,7 +487,7 @@ class _Parts(NamedTuple):
     def so_far(self, relation: Table, columns: Mapping[Column, str]) -> _SoFar:
         """The result so far, with columns of inputs under the names in `columns`."""
         names = {of: (self.alias, name) for of, name in columns.items()}
-        return _SoFar(Side(self.alias, relation), names)
+        return _SoFar(JoinSide(self.alias, relation), names)
 
     def names_behind(self, there: Iterable[Column], behind: int) -> dict[Column, str]:
         """The columns that are still read after `behind` outer inputs, with unique names."""
@@ -491,7 +497,7 @@ class _Parts(NamedTuple):
         return {of: free("_".join(of), used) for of in there if of in read}
 
 
-def _read(sides: Sequence[Side], join: DeltaJoin, outer: Sequence[OuterInput]) -> _Parts:
+def _read(sides: Sequence[JoinSide], join: DeltaJoin, outer: Sequence[OuterInput]) -> _Parts:
     every = {side.alias: side.relation for side in sides}
     where = _conditions(join.where, every, "where")
     read = aliases_of(where)
@@ -522,14 +528,16 @@ def _conditions(texts: Iterable[str], relations: Mapping[str, Table], part: str)
     return [each for text in texts for each in conjuncts(over(text, relations, part))]
 
 
-def _matching(making: Making, inner: Sequence[Side], parts: _Parts, *, cartesian: bool) -> _SoFar:
+def _matching(
+    making: Making, inner: Sequence[JoinSide], parts: _Parts, *, cartesian: bool
+) -> _SoFar:
     """The join of the inputs that must match."""
     there = [each for side in inner for each in _columns(side)]
     if len(inner) == 1:
         (side,) = inner
         conditions = [text_of(without(side.alias, node)) for node in parts.where]
         relation = making.where(side.relation, "where", *conditions)
-        return _SoFar(Side(side.alias, relation), {each: each for each in there})
+        return _SoFar(JoinSide(side.alias, relation), {each: each for each in there})
     columns = parts.names_behind(there, 0)
     listed = _SoFar(inner[0], {}).listed(columns)
     relation = making.join(
@@ -542,5 +550,5 @@ def _matching(making: Making, inner: Sequence[Side], parts: _Parts, *, cartesian
     return parts.so_far(relation, columns)
 
 
-def _columns(side: Side) -> list[Column]:
+def _columns(side: JoinSide) -> list[Column]:
     return [(side.alias, name) for name in (*side.relation.types, side.relation.key_name)]

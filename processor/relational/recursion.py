@@ -37,7 +37,7 @@ from ikebana.processor.linear.scope import OURS, ExpressionError
 from ikebana.processor.linear.steps import AnyStep, Negate, Sql
 from ikebana.processor.linear.syntax import (
     Node,
-    Part,
+    TextPart,
     Token,
     closing,
     conjuncts,
@@ -78,7 +78,7 @@ class _Recursive(NamedTuple):
     result: Table
 
 
-class Limits(NamedTuple):
+class RecursionLimits(NamedTuple):
     """How many rounds a recursion may take, and whether anything in it may read keys."""
 
     rounds: int = ROUNDS
@@ -88,7 +88,7 @@ class Limits(NamedTuple):
 def _looped(
     making: Making,
     recursions: Sequence[_Recursive],
-    limits: Limits,
+    limits: RecursionLimits,
     divided: Mapping[str, str] | None = None,
 ) -> list[Table]:
     """The fixed points of variables: their collections when a round changes nothing.
@@ -230,9 +230,9 @@ Column = tuple[str, str]
 """An alias and a column."""
 
 
-def limits_of(text: str) -> tuple[str, Limits]:
+def limits_of(text: str) -> tuple[str, RecursionLimits]:
     """The text without the limit of rounds, and the limits.  Raises: QueryError."""
-    limits = Limits(reads_keys=_KEYS.search(text) is not None)
+    limits = RecursionLimits(reads_keys=_KEYS.search(text) is not None)
     lexemes = tokens(text) if "recursion" in text.lower() else []
     for at in range(1, len(lexemes) - len(_LIMIT) - 2):
         words = [token.text.upper() for token in lexemes[at - 1 : at + 1 + len(_LIMIT)]]
@@ -248,7 +248,7 @@ def limits_of(text: str) -> tuple[str, Limits]:
 
 
 def recursive(
-    query: Any, view: Any, name: str, limits: Limits, domain: Item | None = None
+    query: Any, view: Any, name: str, limits: RecursionLimits, domain: Item | None = None
 ) -> Table:
     """The collection of a recursive view.  Raises: QueryError.
 
@@ -317,7 +317,7 @@ class _Rounds:
         name = recurring(self._name)
         return f'"{name}"' in msgspec.json.encode(self._view.node["right"]).decode().lower()
 
-    def result(self, limits: Limits) -> Table:
+    def result(self, limits: RecursionLimits) -> Table:
         """The collection; its last columns are those of the domain.  Raises: SqlQueryError."""
         making, node, number = self._making, self._view.node, self._number
         base = self._base
@@ -447,7 +447,7 @@ class Mutual:
     queries: tuple[_Named, ...]
     last: str
 
-    def result(self, making: Making, translate: Translate, limits: Limits) -> Table:
+    def result(self, making: Making, translate: Translate, limits: RecursionLimits) -> Table:
         """The collection of the last query; `translate` translates a query over tables.
 
         Raises: QueryError.
@@ -506,7 +506,7 @@ def _head(text: str, lexemes: Sequence[Token], at: int) -> tuple[str, Mapping[st
         raise SqlQueryError(f"the columns with their types are missing; {_FORM}", place)
     end = _closing(lexemes, begin)
     begins = lexemes[begin].end
-    columns = dict(_types_of_columns(Part(text[begins : lexemes[end].at], begins)))
+    columns = dict(_types_of_columns(TextPart(text[begins : lexemes[end].at], begins)))
     after = [token.text.upper() for token in lexemes[end + 1 : end + 3]]
     if after != ["AS", "("]:
         place = lexemes[min(end + 1, len(lexemes) - 1)].at
@@ -514,7 +514,7 @@ def _head(text: str, lexemes: Sequence[Token], at: int) -> tuple[str, Mapping[st
     return unquoted(lexemes[at]), columns, end + 2
 
 
-def _types_of_columns(listed: Part) -> Iterator[tuple[str, str]]:
+def _types_of_columns(listed: TextPart) -> Iterator[tuple[str, str]]:
     for item in items(listed):
         words = tokens(item.text)
         if len(words) < 2:

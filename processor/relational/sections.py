@@ -30,8 +30,8 @@ from ikebana.processor.relational.making import (
 from ikebana.processor.relational.matching import (
     ByAlias,
     Conditions,
+    JoinSide,
     Outer,
-    Side,
     met,
     outer_delta,
     outer_inputs,
@@ -232,7 +232,7 @@ def delta(join: DeltaJoin, left: ByAlias, full: ByAlias) -> Derived:
     def last(making: Making, relations: list[Table]) -> Table:
         outer = outer_inputs(join, left, full)
         both = zip(join.inputs, relations, strict=True)
-        return outer_delta(making, [Side(of.alias, each) for of, each in both], join, outer)
+        return outer_delta(making, [JoinSide(of.alias, each) for of, each in both], join, outer)
 
     return _derived(join.name, "delta_join", [each.relation for each in join.inputs], last)
 
@@ -303,23 +303,23 @@ def column_of(name: str, relation: Table, part: str) -> None:
         raise MakingError(f'there is no column "{name}"{instead(name, relation.types)}', part)
 
 
-def _sides(inputs: Pairs, relations: list[Table]) -> tuple[Side, Side]:
+def _sides(inputs: Pairs, relations: list[Table]) -> tuple[JoinSide, JoinSide]:
     if len(inputs) != 2:
         raise MakingError("must have two inputs: the left, and the right that it meets")
     left, right = (
-        Side(alias, relation) for (alias, _), relation in zip(inputs, relations, strict=True)
+        JoinSide(alias, relation) for (alias, _), relation in zip(inputs, relations, strict=True)
     )
     return left, right
 
 
-def _conditions(on: Sequence[str], left: Side, right: Side) -> Conditions:
+def _conditions(on: Sequence[str], left: JoinSide, right: JoinSide) -> Conditions:
     if not on:
         raise MakingError("is missing, such as o.customer = c.id", "on")
     conditions = [each for text in on for each in conjuncts(_over(text, left, right, "on"))]
     return told_apart(conditions, {left.alias}, {right.alias})
 
 
-def _over(text: str, left: Side, right: Side, part: str) -> Node:
+def _over(text: str, left: JoinSide, right: JoinSide, part: str) -> Node:
     return over(text, {side.alias: side.relation for side in (left, right)}, part)
 
 

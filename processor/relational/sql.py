@@ -50,16 +50,16 @@ from ikebana.processor.relational.making import (
     Table,
     free,
 )
-from ikebana.processor.relational.matching import Conditions, Side, null_safe, outer_join
-from ikebana.processor.relational.recursion import Limits, limits_of, mutual
+from ikebana.processor.relational.matching import Conditions, JoinSide, null_safe, outer_join
+from ikebana.processor.relational.recursion import RecursionLimits, limits_of, mutual
 from ikebana.processor.relational.rows import Order, first_rows
 from ikebana.processor.relational.sql_aggregates import calls, direction, grouped, is_aggregate
-from ikebana.processor.relational.sql_dependent import Reads
+from ikebana.processor.relational.sql_dependent import OuterNames
 from ikebana.processor.relational.sql_filter import filtered
 from ikebana.processor.relational.sql_over import (
     Over,
     OverColumns,
-    Result,
+    WindowResult,
     is_growing,
     is_row_number,
     is_window,
@@ -88,9 +88,9 @@ from ikebana.processor.relational.sql_shape import shaped
 from ikebana.processor.relational.sql_subqueries import Subqueries, rank
 from ikebana.processor.relational.sql_whole import (
     By,
-    Query,
+    QueryTranslation,
     Recursion,
-    Totals,
+    SubqueryTotals,
     Views,
     named_tables,
     selected,
@@ -160,7 +160,7 @@ class _Shown:
 
     def __init__(
         self,
-        query: Query,
+        query: QueryTranslation,
         node: Node,
         listed: Listed,
         behind: _Behind,
@@ -241,8 +241,8 @@ class _Shown:
         """The rows of LIMIT n%, after the first `left_out` rows."""
         number, count = table.free_column("number"), table.free_column("count")
         functions = [
-            Result(number, WindowFunction(number, "row_number")),
-            Result(count, WindowFunction(count, "count", frame=Frame("rows", ALL, ALL))),
+            WindowResult(number, WindowFunction(number, "row_number")),
+            WindowResult(count, WindowFunction(count, "count", frame=Frame("rows", ALL, ALL))),
         ]
         making, over = self._query.making, Over(tuple(self._by), tuple(orders))
         ranked = with_functions(making, table, over, functions, what="part")
@@ -319,7 +319,7 @@ def _translated(
     pipeline: KnownRelations,
     text: str,
     tables: Mapping[str, Table],
-    limits: Limits,
+    limits: RecursionLimits,
 ) -> Table:
     """Translate a query over the pipeline and over further `tables`.  Raises: SqlQueryError."""
 
@@ -329,7 +329,7 @@ def _translated(
     text, others = without_calls(text)
     node = shaped(query_tree(text))
     recursion = Recursion(tables, limits)
-    query = Query(making, pipeline, node, select, others, recursion, within)
+    query = QueryTranslation(making, pipeline, node, select, others, recursion, within)
     query.bind(text, {NOW: "TIMESTAMP"})
     for each in loose(node):
         raise SqlQueryError(LOOSE, each.get("query_location"))
@@ -350,7 +350,7 @@ def tables_of(text: str) -> list[str]:
     return [others[name].source if name in others else name for name in named]
 
 
-def select(query: Query, node: Node, views: Views, by: By) -> Table | Totals:
+def select(query: QueryTranslation, node: Node, views: Views, by: By) -> Table | SubqueryTotals:
     """Translate a SELECT; the columns of `by` are the last ones of its result.
 
     Raises: SqlQueryError.
@@ -390,17 +390,17 @@ def _of_all(making: Making, domain: Item, groups: Item, fields: Sequence[str]) -
     listed = [
         (name, of_domain.get(name, column(groups.alias, name))) for name in groups.relation.types
     ]
-    sides = Side(domain.alias, domain.relation), Side(groups.alias, groups.relation)
+    sides = JoinSide(domain.alias, domain.relation), JoinSide(groups.alias, groups.relation)
     on = Conditions((), (), null_safe(pairs), ())
     relation = outer_join(making, *sides, on, listed, "left")
     return replace(groups, relation=relation)
 
 
 def _aggregates_within(
-    query: Query, node: Node, views: Views, names: Names
+    query: QueryTranslation, node: Node, views: Views, names: Names
 ) -> Iterator[tuple[str, Node]]:
     """The aggregates in subqueries of a SELECT that read its columns alone, each with a name."""
-    reads, numbers = Reads(query.tables), count()
+    reads, numbers = OuterNames(query.tables), count()
     parts = [node[part] for part in ("select_list", "having", "modifiers", "qualify")]
     for each in own_nodes(parts):
         inner = each["subquery"]["node"] if each["class"] == "SUBQUERY" else None
@@ -413,7 +413,7 @@ def _aggregates_within(
 _LIFTED = "ikebana_aggregate"
 
 
-def _with_columns(query: Query, item: Item, listed: Listed) -> Item:
+def _with_columns(query: QueryTranslation, item: Item, listed: Listed) -> Item:
     """The item with further columns, which are hidden."""
     used = {name.lower() for name in item.relation.types}
     fields = [free(name, used) for name, _ in listed]
@@ -451,7 +451,9 @@ def _apart(keys: Listed) -> Callable[[Node], Node]:
 
 
 class _Select:
-    def __init__(self, query: Query, node: Node, views: Views, names: Names, by: By) -> None:
+    def __init__(
+        self, query: QueryTranslation, node: Node, views: Views, names: Names, by: By
+    ) -> None:
         self._query = query
         self._node = node
         self._views = views
@@ -462,7 +464,7 @@ class _Select:
         instead = {id(call): column(_LIFTED, name) for name, call in self._lifted.items()}
         self._node = _with_nodes(node, instead) if instead else node
 
-    def result(self) -> Table | Totals:
+    def result(self) -> Table | SubqueryTotals:
         node, names = self._node, self._names
         orders = [modifier.get("orders") for modifier in node["modifiers"]]
         parts = [node["select_list"], node["qualify"], orders, targets_of(node)]
@@ -505,7 +507,7 @@ class _Select:
             return None
         return {tuple(names[:2]) for names in columns(self._names.resolved({"all": parts}))}
 
-    def _of_groups(self) -> Table | Totals:
+    def _of_groups(self) -> Table | SubqueryTotals:
         node, names = self._node, self._names
         listed = output_names(self._listed())
         keys, groups = self._keys(listed), self._groups(listed)
@@ -523,7 +525,7 @@ class _Select:
         fields = [_field(over(tree)) for _, tree in keys]
         domain = self._by.domain
         if is_total and domain is None:
-            return Totals(
+            return SubqueryTotals(
                 reduction.item, tuple(fields), [(name, over(tree)) for name, tree in listed]
             )
         group_item = reduction.with_names_of(item)

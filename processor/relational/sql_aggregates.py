@@ -28,10 +28,10 @@ from ikebana.processor.relational.making import Listed, Making, MakingError, Tab
 from ikebana.processor.relational.matching import without
 from ikebana.processor.relational.rows import Sorted, in_one_direction
 from ikebana.processor.relational.sql_scope import Item
-from ikebana.processor.relational.sql_whole import Query
+from ikebana.processor.relational.sql_whole import QueryTranslation
 
 
-class Call(NamedTuple):
+class AggregateCall(NamedTuple):
     """A call of an aggregate, with SQL of its arguments."""
 
     name: str
@@ -50,7 +50,7 @@ class Call(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class AggregateParts:
     """An aggregate of SQL as aggregates of a reduction, and SQL over their columns."""
 
     aggregates: tuple[str, ...]
@@ -72,7 +72,7 @@ def calls(value: object) -> list[Node]:
     return [node for node in own_nodes(value) if is_aggregate(node)]
 
 
-def parts_of(node: Node, type_of: Callable[[str], str]) -> Parts:
+def parts_of(node: Node, type_of: Callable[[str], str]) -> AggregateParts:
     """Translate a call over unqualified columns.  Raises: SqlQueryError."""
     call = _call(node, type_of)
     if node.get("export_state"):
@@ -94,7 +94,7 @@ _WITHOUT_FORM = {"combine_aggr", "lttb", "reservoir_quantile", "variant_group_ob
 _NUMBERS = {*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE", "BOOLEAN"}
 
 
-def _is_of_numbers(call: Call) -> bool:
+def _is_of_numbers(call: AggregateCall) -> bool:
     """Whether an aggregate that takes numbers has some; DuckDB also has averages of intervals."""
     traits = KINDS.get(_ALIASES.get(call.name, call.name))
     if traits is None or traits.takes != "number":
@@ -103,7 +103,7 @@ def _is_of_numbers(call: Call) -> bool:
     return of in _NUMBERS or isinstance(sql_type(of), Decimal)
 
 
-def _call(node: Node, type_of: Callable[[str], str]) -> Call:
+def _call(node: Node, type_of: Callable[[str], str]) -> AggregateCall:
     arguments = tuple(text_of(_named(each["expression"])) for each in node["arguments"])
     orders = tuple(
         (text_of(each["expression"]), *direction(each)) for each in node["order_bys"]["orders"]
@@ -113,7 +113,7 @@ def _call(node: Node, type_of: Callable[[str], str]) -> Call:
     place = node.get("query_location")
     if any(each.get("name") for each in node["arguments"]):
         raise SqlQueryError(f"an argument by name of {name}() is not supported", place)
-    return Call(name, arguments, node["distinct"], orders, condition, place, type_of)
+    return AggregateCall(name, arguments, node["distinct"], orders, condition, place, type_of)
 
 
 def _named(node: Node) -> Node:
@@ -141,20 +141,20 @@ def direction(order: Node) -> tuple[bool, bool]:
     return order["type"] == "DESCENDING", order["null_order"] in ("NULLS FIRST", "NULLS_FIRST")
 
 
-def _count(call: Call) -> Parts:
+def _count(call: AggregateCall) -> AggregateParts:
     if call.name == "count_star" or not call.arguments:
-        return Parts((f"count({call.only('1')})" if call.condition else "count(*)",))
+        return AggregateParts((f"count({call.only('1')})" if call.condition else "count(*)",))
     kind = "count" if call.name == "count" and not call.is_distinct else "distinct"
-    return Parts((f"{kind}({call.only(call.arguments[0])})",))
+    return AggregateParts((f"{kind}({call.only(call.arguments[0])})",))
 
 
-def _plain(kind: str) -> Callable[[Call], Parts]:
+def _plain(kind: str) -> Callable[[AggregateCall], AggregateParts]:
     """An aggregate that a reduction has under this name."""
     traits = KINDS[kind]
     several = 2 if traits.is_of_pairs else 1
     is_typed = traits.type not in ("JSON", "BIGINT")
 
-    def parts(call: Call) -> Parts:
+    def parts(call: AggregateCall) -> AggregateParts:
         if len(call.arguments) != several:
             named = "two arguments" if traits.is_of_pairs else "one argument"
             raise SqlQueryError(f"{call.name}() is supported with {named}", call.place)
@@ -163,31 +163,31 @@ def _plain(kind: str) -> Callable[[Call], Parts]:
             first = f"CAST(({first}) AS INTEGER)"
         distinct = "DISTINCT " * (call.is_distinct and kind not in _ONCE)
         listed = ", ".join((call.only(first), *others))
-        return Parts((f"{kind}({distinct}{listed})",), is_typed=is_typed)
+        return AggregateParts((f"{kind}({distinct}{listed})",), is_typed=is_typed)
 
     return parts
 
 
-def _user_defined(call: Call) -> Parts:
+def _user_defined(call: AggregateCall) -> AggregateParts:
     """A user-defined aggregate."""
     if call.orders:
         problem = f"{short_name(call.name)}() has no ORDER BY: its result depends on no order"
         raise SqlQueryError(problem, call.place)
     first, *others = call.arguments
     listed = ", ".join((call.only(first), *others))
-    return Parts((f"{quoted(call.name)}({'DISTINCT ' * call.is_distinct}{listed})",))
+    return AggregateParts((f"{quoted(call.name)}({'DISTINCT ' * call.is_distinct}{listed})",))
 
 
-def _extreme(kind: str) -> Callable[[Call], Parts]:
+def _extreme(kind: str) -> Callable[[AggregateCall], AggregateParts]:
     """min(x) and max(x), or the list of n values of min(x, n) and max(x, n)."""
 
-    def parts(call: Call) -> Parts:
+    def parts(call: AggregateCall) -> AggregateParts:
         if len(call.arguments) != 2:
             return _plain(kind)(call)
         shown, most = call.arguments
         prefix = f"{_TOP[kind]}({_most(call, most)}, {'DISTINCT ' * call.is_distinct}"
         of = f"{call.type_of(shown)}[]"
-        return Parts(
+        return AggregateParts(
             (f"{prefix}{call.only(shown)})",), lambda column: f"nullif(CAST({column} AS {of}), [])"
         )
 
@@ -197,7 +197,7 @@ def _extreme(kind: str) -> Callable[[Call], Parts]:
 _TOP = {"min": "bottom", "max": "top"}
 
 
-def _most(call: Call, text: str) -> int:
+def _most(call: AggregateCall, text: str) -> int:
     """How many values a call lists.  Raises: SqlQueryError."""
     if not text.isdigit() or int(text) < 1:
         problem = f"{call.name}() lists so many values as a whole number says, as in"
@@ -207,7 +207,7 @@ def _most(call: Call, text: str) -> int:
     return int(text)
 
 
-def _count_if(call: Call) -> Parts:
+def _count_if(call: AggregateCall) -> AggregateParts:
     """How often a condition is true; null where it is always null, as it is a sum."""
     number = f"CAST(({call.arguments[0]}) AS INTEGER)"
     return _plain("sum")(call._replace(arguments=(number,)))
@@ -215,7 +215,7 @@ def _count_if(call: Call) -> Parts:
 
 def _of_extreme(
     kind: str, *, may_be_null: bool = False, nulls_last: bool = False
-) -> Callable[[Call], Parts]:
+) -> Callable[[AggregateCall], AggregateParts]:
     """arg_min and arg_max: the first argument in the row with the least or greatest second one.
 
     Rows where it is null count if it `may_be_null`; those where the second is null count with
@@ -223,7 +223,7 @@ def _of_extreme(
     one the least or greatest value.
     """
 
-    def parts(call: Call) -> Parts:
+    def parts(call: AggregateCall) -> AggregateParts:
         shown, by, *most = call.arguments
         pair = struct((("by", by), ("is", shown)))
         there = f"({by}) IS NOT NULL{'' if may_be_null else f' AND ({shown}) IS NOT NULL'}"
@@ -239,13 +239,17 @@ def _of_extreme(
             pairs = f'STRUCT({last}"by" {call.type_of(by)}, "is" {call.type_of(shown)})[]'
             each = f"list_transform(CAST({{}} AS {pairs}), lambda each_: each_['is'])"
             aggregate = f"{_TOP[kind]}({_most(call, most[0])}, {call.only(whole)})"
-            return Parts((aggregate,), lambda column: f"nullif({each.format(column)}, [])")
+            return AggregateParts(
+                (aggregate,), lambda column: f"nullif({each.format(column)}, [])"
+            )
         if not call.orders:
-            return Parts((f"{kind}({call.only(whole)})",), lambda column: f"({column})['is']")
+            return AggregateParts(
+                (f"{kind}({call.only(whole)})",), lambda column: f"({column})['is']"
+            )
         listed = _in_order(call, pair, there)
         sign = "<" if kind == "min" else ">"
         better = f"CASE WHEN other_['by'] {sign} one_['by'] THEN other_ ELSE one_ END"
-        return Parts(
+        return AggregateParts(
             (listed.aggregate,),
             lambda column: (
                 f"list_reduce({listed.of(column)}, lambda one_, other_: {better})['is']"
@@ -255,17 +259,17 @@ def _of_extreme(
     return parts
 
 
-def _any_value(call: Call) -> Parts:
+def _any_value(call: AggregateCall) -> AggregateParts:
     """any_value: the least value that is not null, or the first one by the call's ORDER BY."""
     if not call.orders:
         return _extreme("min")(call)
     return _at_an_end(call, f"({call.arguments[0]}) IS NOT NULL", is_last=False)
 
 
-def _end(*, is_last: bool) -> Callable[[Call], Parts]:
+def _end(*, is_last: bool) -> Callable[[AggregateCall], AggregateParts]:
     """The first or last value by the call's ORDER BY, which may be null; else min or max."""
 
-    def parts(call: Call) -> Parts:
+    def parts(call: AggregateCall) -> AggregateParts:
         if not call.orders:
             return _extreme("max" if is_last else "min")(call)
         return _at_an_end(call, None, is_last=is_last)
@@ -273,23 +277,23 @@ def _end(*, is_last: bool) -> Callable[[Call], Parts]:
     return parts
 
 
-def _at_an_end(call: Call, there: str | None, *, is_last: bool) -> Parts:
+def _at_an_end(call: AggregateCall, there: str | None, *, is_last: bool) -> AggregateParts:
     row = _row_in_order(call, call.arguments[0], there)
     kind = "max" if row.is_turned != is_last else "min"
-    return Parts((f"{kind}({row.sql})",), lambda column: f"({column})['{row.last}']")
+    return AggregateParts((f"{kind}({row.sql})",), lambda column: f"({column})['{row.last}']")
 
 
-def _listed(call: Call) -> Parts:
+def _listed(call: AggregateCall) -> AggregateParts:
     """All values with nulls, by the call's ORDER BY, or else ordered by value."""
     listed = _in_order(call, call.arguments[0])
-    return Parts((listed.aggregate,), listed.of)
+    return AggregateParts((listed.aggregate,), listed.of)
 
 
-def _string(call: Call) -> Parts:
+def _string(call: AggregateCall) -> AggregateParts:
     """Concatenate texts that are not null; null if the separator is null."""
     text, separator = (*call.arguments, "','")[:2]
     listed = _in_order(call, f"({text})::VARCHAR", f"({text}) IS NOT NULL")
-    return Parts(
+    return AggregateParts(
         (listed.aggregate,),
         lambda column: (
             f"CASE WHEN ({separator}) IS NOT NULL "
@@ -308,7 +312,7 @@ class _Row(NamedTuple):
     is_turned: bool
 
 
-def _row_in_order(call: Call, shown: str, there: str | None) -> _Row:
+def _row_in_order(call: AggregateCall, shown: str, there: str | None) -> _Row:
     """A struct for each value where `there` is true, ordered by the call's ORDER BY."""
     orders = [
         Sorted(sql, call.type_of(sql), descending, nulls_first, sql)
@@ -333,7 +337,7 @@ class _InOrder(NamedTuple):
     of: Callable[[str], str]
 
 
-def _in_order(call: Call, shown: str, there: str | None = None) -> _InOrder:
+def _in_order(call: AggregateCall, shown: str, there: str | None = None) -> _InOrder:
     """The list of values where `there` is true, by the call's ORDER BY."""
     row = _row_in_order(call, shown, there)
 
@@ -345,10 +349,10 @@ def _in_order(call: Call, shown: str, there: str | None = None) -> _InOrder:
     return _InOrder(f"list({'DISTINCT ' * call.is_distinct}{row.sql})", of)
 
 
-def _quantile(name: str, *, is_typed: bool = True) -> Callable[[Call], Parts]:
+def _quantile(name: str, *, is_typed: bool = True) -> Callable[[AggregateCall], AggregateParts]:
     """A quantile of the values that are not null; DESC counts from the greatest value."""
 
-    def parts(call: Call) -> Parts:
+    def parts(call: AggregateCall) -> AggregateParts:
         shown, *fraction = call.arguments
         if call.orders:
             (sql, descending, _), *more = call.orders
@@ -367,7 +371,7 @@ def _quantile(name: str, *, is_typed: bool = True) -> Callable[[Call], Parts]:
     return parts
 
 
-def _of_values(call: Call) -> Parts:
+def _of_values(call: AggregateCall) -> AggregateParts:
     """An aggregate that DuckDB computes from the list of values, in the call's ORDER BY.
 
     Further arguments have to be the same in all rows, as DuckDB itself says.
@@ -377,20 +381,20 @@ def _of_values(call: Call) -> Parts:
         is_turned = any(descending for _, descending, _ in call.orders)
         return _of_list(call, call.name, shown, more, is_turned=is_turned)
     listed = _in_order(call, shown)
-    return Parts(
+    return AggregateParts(
         (listed.aggregate,), lambda column: _aggregated(listed.of(column), call.name, more)
     )
 
 
 def _of_list(
-    call: Call,
+    call: AggregateCall,
     name: str,
     shown: str,
     more: Sequence[str],
     *,
     is_typed: bool = True,
     is_turned: bool = False,
-) -> Parts:
+) -> AggregateParts:
     """DuckDB's `list_aggregate` over the ordered list of values."""
     of = f"{call.type_of(shown)}[]"
 
@@ -398,7 +402,7 @@ def _of_list(
         values = f"CAST({column} AS {of})"
         return _aggregated(f"list_reverse({values})" if is_turned else values, name, more)
 
-    return Parts(
+    return AggregateParts(
         (f"list({'DISTINCT ' * call.is_distinct}{call.only(shown)})",), result, is_typed=is_typed
     )
 
@@ -407,7 +411,7 @@ def _aggregated(values: str, name: str, more: Sequence[str]) -> str:
     return f"list_aggregate({', '.join((values, literal(name), *more))})"
 
 
-def _negated(fraction: str, call: Call) -> str:
+def _negated(fraction: str, call: AggregateCall) -> str:
     """SQL of a fraction, or of a list of fractions, that counts from the greatest value.
 
     Such fractions are negative.  Zero has no sign, so a number just below zero replaces it.
@@ -429,7 +433,7 @@ _ALIASES = {
 # Aggregates of reductions that SQL does not have, or that have a row of their own below.
 _NOT_PLAIN = {"top", "bottom", "distinct", "list", "count", "min", "max"}
 
-_MAKERS: Mapping[str, Callable[[Call], Parts]] = {
+_MAKERS: Mapping[str, Callable[[AggregateCall], AggregateParts]] = {
     **{name: _plain(name) for name in KINDS if name not in _NOT_PLAIN},
     **dict.fromkeys(("count", "count_star", "approx_count_distinct"), _count),
     **dict.fromkeys(("count_if", "countif"), _count_if),
@@ -453,7 +457,7 @@ _MAKERS: Mapping[str, Callable[[Call], Parts]] = {
 }
 
 
-def result_tree(parts: Parts, names: list[str], alias: str, kind: str) -> Node:
+def result_tree(parts: AggregateParts, names: list[str], alias: str, kind: str) -> Node:
     """The expression of a result over the columns of a reduction."""
     text = parts.result(*(f"{quoted(alias)}.{quoted(name)}" for name in names))
     of = sql_type(kind)
@@ -517,7 +521,7 @@ class Grouped:
 
 
 def grouped(
-    query: Query,
+    query: QueryTranslation,
     item: Item,
     groups: Listed,
     asked: Sequence[Node],

@@ -10,9 +10,9 @@ No domain is needed if equalities in WHERE determine the outer columns: the inne
 equalities take their place.  The result then has values that no outer row has, and these match
 nothing.
 
-`Reads` finds the names that a subquery reads from the queries around it, before it is translated.
-A name belongs to the innermost query that has a table with such a column.  So the names of columns
-of tables and of queries in FROM are enough to decide.
+`OuterNames` finds the names that a subquery reads from the queries around it, before it is
+translated.  A name belongs to the innermost query that has a table with such a column.  So the
+names of columns of tables and of queries in FROM are enough to decide.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,9 +41,9 @@ from ikebana.processor.relational.sql_refusals import has_groups, whole_number
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, relation_item
 from ikebana.processor.relational.sql_whole import (
     By,
-    Query,
-    Totals,
-    View,
+    NamedQuery,
+    QueryTranslation,
+    SubqueryTotals,
     Views,
     children,
     is_unnest,
@@ -55,7 +55,7 @@ Scope = list[tuple[str, tuple[str, ...]]]
 """The tables of a FROM: the qualifier of their columns, and the columns, in lower case."""
 
 
-class Reads:
+class OuterNames:
     """Finds names that no table of a query has; `tables` are the tables that are no views."""
 
     def __init__(self, tables: Mapping[str, Table]) -> None:
@@ -174,7 +174,7 @@ def _parts(node: Node, views: Views) -> list[tuple[Node, Views]]:
     """The branches of a set operation, or the parts of a recursion, each with its views."""
     if node["type"] != "RECURSIVE_CTE_NODE":
         return [(child, views) for child in children(node)]
-    recurrent = View(node["left"], node["aliases"], views)
+    recurrent = NamedQuery(node["left"], node["aliases"], views)
     names = (node["cte_name"].lower(), recurring(node["cte_name"]))
     return [(node["left"], views), (node["right"], {**views, **dict.fromkeys(names, recurrent)})]
 
@@ -223,7 +223,7 @@ class SubqueryResult:
 
 
 def dependent(
-    query: Query, views: Views, node: Node, names: Names, *, may_be_totals: bool = True
+    query: QueryTranslation, views: Views, node: Node, names: Names, *, may_be_totals: bool = True
 ) -> SubqueryResult:
     """Translate a subquery for each row of the outer query, whose names are `names`.
 
@@ -233,7 +233,7 @@ def dependent(
     read = reads(query, views, node, names)
     if not read:
         return _result(query, query.query(node, views), ())
-    for call, of in Reads(query.tables).outer_aggregates(node, views):
+    for call, of in OuterNames(query.tables).outer_aggregates(node, views):
         if all(names.meant(each) is not None for each in of):
             raise SqlQueryError(_OUTER_AGGREGATE, call.get("query_location"))
     supplied = _supplied(query, views, node, names)
@@ -243,9 +243,9 @@ def dependent(
     return _result(query, query.query(node, views, domain=domain), around)
 
 
-def reads(query: Query, views: Views, node: Node, names: Names) -> list[Name]:
+def reads(query: QueryTranslation, views: Views, node: Node, names: Names) -> list[Name]:
     """The names in a subquery that mean columns of the query around it."""
-    unbound = Reads(query.tables).of_query(node, views)
+    unbound = OuterNames(query.tables).of_query(node, views)
     return [each for each in dict.fromkeys(unbound) if names.meant(each) is not None]
 
 
@@ -274,7 +274,7 @@ def leaves_none_out(node: Node) -> bool:
     return True
 
 
-def _result(query: Query, relation: Table, around: tuple[Node, ...]) -> SubqueryResult:
+def _result(query: QueryTranslation, relation: Table, around: tuple[Node, ...]) -> SubqueryResult:
     """The result of a query that has the columns of its domain as its last ones."""
     listed = list(relation.types)
     at = len(listed) - len(around)
@@ -292,11 +292,11 @@ class _Supplied:
     inner: tuple[Node, ...]
 
 
-def _supplied(query: Query, views: Views, node: Node, names: Names) -> _Supplied | None:
+def _supplied(query: QueryTranslation, views: Views, node: Node, names: Names) -> _Supplied | None:
     """The parts of a query that reads outer columns in equalities of WHERE alone; else None."""
     if node["type"] != "SELECT_NODE" or (_is_grouped(node) and not _is_plain(node)):
         return None
-    scope = Reads(query.tables).scope(node["from_table"], with_views(node, views))
+    scope = OuterNames(query.tables).scope(node["from_table"], with_views(node, views))
     pairs: list[tuple[Node, Node]] = []
     rest: list[Node] = []
     for condition in conjuncts(node["where_clause"]):
@@ -338,17 +338,19 @@ def _pair(condition: Node, scope: Scope, names: Names) -> tuple[Node, Node] | No
 
 
 def _by_equalities(
-    query: Query, views: Views, supplied: _Supplied, names: Names
+    query: QueryTranslation, views: Views, supplied: _Supplied, names: Names
 ) -> SubqueryResult:
     node = supplied.node
     around = tuple(map(names.resolved, supplied.around))
     result = query.select(node, with_views(node, views), By(expressions=supplied.inner))
-    if isinstance(result, Totals):
+    if isinstance(result, SubqueryTotals):
         return SubqueryResult(result.item, around, result.fields, result.shown, is_total=True)
     return replace(_result(query, result, around), is_null_safe=False)
 
 
-def domain_of(query: Query, names: Names, read: Sequence[Name]) -> tuple[Item, tuple[Node, ...]]:
+def domain_of(
+    query: QueryTranslation, names: Names, read: Sequence[Name]
+) -> tuple[Item, tuple[Node, ...]]:
     """The domain of names: distinct values of the columns they mean, and these columns.
 
     All must be columns of one item, so several items are joined to one first.
@@ -367,7 +369,9 @@ def domain_of(query: Query, names: Names, read: Sequence[Name]) -> tuple[Item, t
     return Item(query.free_alias("d"), relation, (), columns), around
 
 
-def distinct_values(query: Query, froms: Froms, item: Item, of: Sequence[Node]) -> Table:
+def distinct_values(
+    query: QueryTranslation, froms: Froms, item: Item, of: Sequence[Node]
+) -> Table:
     """The distinct values of expressions over an item, filtered by the item's own conditions."""
     conditions = [each for each in froms.conditions if aliases_of(each) == {item.alias}]
     listed = [(f"k{at}", each) for at, each in enumerate(of)]

@@ -25,8 +25,13 @@ from ikebana.processor.linear.syntax import (
     tree,
 )
 from ikebana.processor.relational.making import Table
-from ikebana.processor.relational.matching import Side, aliases_of, equal, without
-from ikebana.processor.relational.sql_dependent import Reads, SubqueryResult, dependent, is_one_row
+from ikebana.processor.relational.matching import JoinSide, aliases_of, equal, without
+from ikebana.processor.relational.sql_dependent import (
+    OuterNames,
+    SubqueryResult,
+    dependent,
+    is_one_row,
+)
 from ikebana.processor.relational.sql_joining import (
     HALF,
     OUTER,
@@ -42,7 +47,7 @@ from ikebana.processor.relational.sql_scope import Column, Froms, Item, Names, r
 from ikebana.processor.relational.sql_subqueries import Gathered, Subqueries, rank
 from ikebana.processor.relational.sql_whole import (
     Bounds,
-    Query,
+    QueryTranslation,
     Views,
     reads_columns,
     series_of,
@@ -75,7 +80,7 @@ def lateral_query(node: Node, views: Views) -> tuple[Node, Views, list[Sequence[
 
 
 def lateral_join(
-    query: Query, views: Views, node: Node, called: str, left: Froms
+    query: QueryTranslation, views: Views, node: Node, called: str, left: Froms
 ) -> tuple[Froms, Froms, Froms]:
     """The items to the left, the result of the query, and their join.  Raises: QueryError."""
     names = Names(left)
@@ -85,7 +90,7 @@ def lateral_join(
         conditions = [*names.froms.conditions, *(equal(*pair) for pair in result.on)]
         both = Froms([*names.froms.items, right], conditions, names.froms.merged)
         return names.froms, Froms([right]), both
-    side = Side(result.item.alias, result.item.relation)
+    side = JoinSide(result.item.alias, result.item.relation)
     fields = Gathered(query, names).attach(side, result.on, result.shown)
     pairs = zip(columns, fields, strict=True)
     columns = tuple((of, name, field) for (of, name, _), field in pairs)
@@ -96,7 +101,7 @@ def lateral_join(
 
 
 def outer_lateral(
-    query: Query, views: Views, node: Node, called: str, left: Froms
+    query: QueryTranslation, views: Views, node: Node, called: str, left: Froms
 ) -> tuple[Froms, Froms, list[Node]]:
     """The left as one collection, the result of the query, and the conditions that join them.
 
@@ -109,7 +114,13 @@ def outer_lateral(
 
 
 def _result(
-    query: Query, views: Views, node: Node, called: str, names: Names, *, may_be_totals: bool
+    query: QueryTranslation,
+    views: Views,
+    node: Node,
+    called: str,
+    names: Names,
+    *,
+    may_be_totals: bool,
 ) -> tuple[SubqueryResult, tuple[Column, ...]]:
     """The result of a query for each row to its left, and its columns."""
     within, own_views, renames = lateral_query(node, views)
@@ -122,7 +133,9 @@ def _result(
     return result, tuple((called, name, each) for name, each in zip(shown, fields, strict=True))
 
 
-def filtered(query: Query, node: Node, views: Views, domain: Item | None = None) -> Names:
+def filtered(
+    query: QueryTranslation, node: Node, views: Views, domain: Item | None = None
+) -> Names:
     """Translate FROM and WHERE of a SELECT; returns the names that its other clauses may use.
 
     With a domain, the domain is one of the joined collections.
@@ -171,13 +184,17 @@ class _From:
     """
 
     def __init__(
-        self, query: Query, views: Views, conditions: Sequence[Node], bounds: Sequence[_UpperBound]
+        self,
+        query: QueryTranslation,
+        views: Views,
+        conditions: Sequence[Node],
+        bounds: Sequence[_UpperBound],
     ) -> None:
         self._bounds = bounds
         self.conditions = list(conditions)
         self._query = query
         self._views = views
-        self._reads = Reads(query.tables)
+        self._reads = OuterNames(query.tables)
         self._queries = 0
 
     def whole(self, node: Node, domain: Item | None) -> Froms:
@@ -400,7 +417,7 @@ def is_always(node: Node) -> bool:
     return all(bare(each) == is_true for each in conjuncts(node["condition"]))
 
 
-def tested(query: Query, views: Views, node: Node, both: Froms) -> Froms:
+def tested(query: QueryTranslation, views: Views, node: Node, both: Froms) -> Froms:
     """An inner join, filtered by the conditions that have subqueries."""
     names = Names(both)
     subqueries = Subqueries(query, views, names)
@@ -409,17 +426,19 @@ def tested(query: Query, views: Views, node: Node, both: Froms) -> Froms:
     return names.froms
 
 
-def matched(query: Query, views: Views, node: Node) -> Callable[[Item], Side] | None:
+def matched(
+    query: QueryTranslation, views: Views, node: Node
+) -> Callable[[Item], JoinSide] | None:
     """A filter of an outer join's pairs by conditions with subqueries; None if it has none."""
     conditions = with_subqueries(node)
 
-    def test(pairs: Item) -> Side:
+    def test(pairs: Item) -> JoinSide:
         names = Names(Froms([pairs]))
         subqueries = Subqueries(query, views, names, are_resolved=True)
         for condition in sorted(map(names.resolved, conditions), key=rank):
             subqueries.add(condition)
         listed = [(name, column(pairs.alias, name)) for name in pairs.relation.types]
-        return Side(pairs.alias, query.selected(names.froms, listed, "on"))
+        return JoinSide(pairs.alias, query.selected(names.froms, listed, "on"))
 
     return test if conditions else None
 
@@ -483,7 +502,7 @@ def _bound(node: Node, comparison: str, whole: Node) -> _Bound:
     return _Bound(node, is_upper, is_after, whole.get("query_location"))
 
 
-def _bounded(query: Query, names: Names, bounds: Sequence[_Bound]) -> list[_Bound]:
+def _bounded(query: QueryTranslation, names: Names, bounds: Sequence[_Bound]) -> list[_Bound]:
     """Apply bounds over one collection to this collection, before joins.
 
     Returns the bounds over several collections.  Raises: QueryError.
@@ -498,7 +517,7 @@ def _bounded(query: Query, names: Names, bounds: Sequence[_Bound]) -> list[_Boun
     return left
 
 
-def _bounded_after(query: Query, names: Names, bounds: Sequence[_Bound]) -> None:
+def _bounded_after(query: QueryTranslation, names: Names, bounds: Sequence[_Bound]) -> None:
     """Apply the other bounds to the join of all collections.
 
     Raises: QueryError.
@@ -522,7 +541,7 @@ def _aliases(names: Names, each: _Bound) -> set[str]:
 
 
 def _valid(
-    query: Query, names: Names, alias: str, source: Table, bounds: Iterable[_Bound]
+    query: QueryTranslation, names: Names, alias: str, source: Table, bounds: Iterable[_Bound]
 ) -> Table:
     lower: list[str] = []
     upper: list[str] = []

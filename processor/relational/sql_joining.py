@@ -25,8 +25,8 @@ from ikebana.processor.linear.syntax import Node, column, shown, text_of, tree
 from ikebana.processor.relational.making import Listed, Table, free, struct
 from ikebana.processor.relational.matching import (
     Conditions,
+    JoinSide,
     Outer,
-    Side,
     aliases_of,
     equal,
     keys_of,
@@ -39,9 +39,9 @@ from ikebana.processor.relational.matching import (
     without,
 )
 from ikebana.processor.relational.rows import Order, all_of, first_rows, set_operation
-from ikebana.processor.relational.sql_over import Over, Result, with_functions
+from ikebana.processor.relational.sql_over import Over, WindowResult, with_functions
 from ikebana.processor.relational.sql_scope import Froms, Item, Merged, Names
-from ikebana.processor.relational.sql_whole import Query
+from ikebana.processor.relational.sql_whole import QueryTranslation
 
 OUTER: dict[str, Outer] = {"LEFT": "left", "RIGHT": "right", "OUTER": "full", "FULL": "full"}
 HALF = ("SEMI", "ANTI")
@@ -88,13 +88,13 @@ def merged(node: Node, left: Froms, right: Froms) -> Merged:
 
 
 def outer(
-    query: Query,
+    query: QueryTranslation,
     kind: Outer,
     left: Item,
     right: Item,
     conditions: Sequence[Node],
     of: Merged,
-    tested: Callable[[Item], Side] | None = None,
+    tested: Callable[[Item], JoinSide] | None = None,
 ) -> Item:
     """An outer join as one collection.
 
@@ -104,7 +104,7 @@ def outer(
     listed, columns = list(selection.listed), list(selection.columns)
     if kind != "left":
         _add_merged(kind, listed, columns, of)
-    first, second = (Side(item.alias, item.relation) for item in (left, right))
+    first, second = (JoinSide(item.alias, item.relation) for item in (left, right))
     if tested is None:
         on = told_apart(conditions, {first.alias}, {second.alias})
         relation = outer_join(query.making, first, second, on, listed, kind)
@@ -117,19 +117,19 @@ def outer(
 
 
 def half(
-    query: Query,
+    query: QueryTranslation,
     join: str,
     left: Froms,
     right: Item,
     on: Callable[[Froms], Sequence[Node]],
-    tested: Callable[[Item], Side] | None = None,
+    tested: Callable[[Item], JoinSide] | None = None,
 ) -> Froms:
     """The rows of the left with a match in the right (SEMI), or without one (ANTI).
 
     `on` returns the conditions over a left, since the left may have to become one collection;
     `tested` is as in an outer join.
     """
-    side = Side(right.alias, right.relation)
+    side = JoinSide(right.alias, right.relation)
     if tested is not None:
         one = Froms([query.item(left, "joined")], [], left.merged)
         side, conditions = _tested_pairs(query, one.items[0], right, on(one), tested)
@@ -144,21 +144,23 @@ def half(
     return _matching(query, join, one, side, told_apart(on(one), {first.alias}, {right.alias}))
 
 
-def _matching(query: Query, join: str, left: Froms, right: Side, on: Conditions) -> Froms:
+def _matching(
+    query: QueryTranslation, join: str, left: Froms, right: JoinSide, on: Conditions
+) -> Froms:
     """The rows of one collection that meet a row of the right, or those that meet none."""
     (first,) = left.items
     take = met if join == "SEMI" else unmet
-    relation = take(query.making, Side(first.alias, first.relation), right, on, "half")
+    relation = take(query.making, JoinSide(first.alias, first.relation), right, on, "half")
     return Froms([replace(first, relation=relation)], [], left.merged)
 
 
 def _tested_pairs(
-    query: Query,
+    query: QueryTranslation,
     left: Item,
     right: Item,
     conditions: Sequence[Node],
-    tested: Callable[[Item], Side],
-) -> tuple[Side, Conditions]:
+    tested: Callable[[Item], JoinSide],
+) -> tuple[JoinSide, Conditions]:
     """Pairs that match by all conditions, and by what rows of the left meet theirs."""
     selection = query.selection([left, right])
     used = {name.lower() for name, _ in selection.listed}
@@ -235,7 +237,7 @@ class _Order:
 
 
 def as_of(
-    query: Query,
+    query: QueryTranslation,
     left: Item,
     right: Item,
     conditions: Sequence[Node],
@@ -297,7 +299,7 @@ def _order(
 
 
 def _best(
-    query: Query, left: Item, right: Item, conditions: Sequence[Node], order: _Order
+    query: QueryTranslation, left: Item, right: Item, conditions: Sequence[Node], order: _Order
 ) -> tuple[Item, list[Node]]:
     """The best row of the right for each row of the left, and the conditions that join both.
 
@@ -331,7 +333,9 @@ def _sides(condition: Node) -> tuple[Node, Node, str]:
     return condition["left"], condition["right"], condition["type"]
 
 
-def _spans(query: Query, right: Item, on: Conditions, order: _Order) -> tuple[Item, list[str]]:
+def _spans(
+    query: QueryTranslation, right: Item, on: Conditions, order: _Order
+) -> tuple[Item, list[str]]:
     """The spans of the right; and the names of their begin, their end and their keys."""
     making = query.making
     fields, columns, hidden = query.selection([right])
@@ -348,10 +352,10 @@ def _spans(query: Query, right: Item, on: Conditions, order: _Order) -> tuple[It
     def cast(value: str) -> str:
         return f"CAST({value} AS {rows.types[at]})"
 
-    results = [Result(before, WindowFunction(before, "lag", quoted(at)), cast)]
+    results = [WindowResult(before, WindowFunction(before, "lag", quoted(at)), cast)]
     if order.is_before:
         function = WindowFunction(other, "first_value", quoted(at), frame=_NEXT)
-        results.append(Result(other, function, cast))
+        results.append(WindowResult(other, function, cast))
     table = with_functions(making, rows, Over(tuple(keys), (Order(at),)), results, what="as_of")
     # Of rows with an equal order, the first one.
     first = Sql(
@@ -365,7 +369,9 @@ def _spans(query: Query, right: Item, on: Conditions, order: _Order) -> tuple[It
     return Item(query.free_alias(right.alias), spans, columns, hidden), [at, other, *keys]
 
 
-def _with_others(query: Query, right: Item, spans: Table, names: Sequence[str]) -> Table:
+def _with_others(
+    query: QueryTranslation, right: Item, spans: Table, names: Sequence[str]
+) -> Table:
     """The spans, and the other rows of the right, with nulls in the columns `names`."""
     making = query.making
     fields = [(name, _unqualified(right, node)) for name, node in query.selection([right]).listed]

@@ -50,7 +50,7 @@ from ikebana.processor.relational.making import Listed, Making, Table, free, str
 from ikebana.processor.relational.rows import Order, Sorted, first_rows, in_one_direction, ordering
 from ikebana.processor.relational.sql_aggregates import direction, parts_of
 from ikebana.processor.relational.sql_scope import Froms
-from ikebana.processor.relational.sql_whole import Query, selected
+from ikebana.processor.relational.sql_whole import QueryTranslation, selected
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Over:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class WindowResult:
     """A column with the values of a function; `sql` converts what the operator returns."""
 
     name: str
@@ -74,7 +74,7 @@ def with_functions(
     making: Making,
     source: Table,
     over: Over,
-    results: Sequence[Result],
+    results: Sequence[WindowResult],
     *,
     most: int = 0,
     what: str = "over",
@@ -102,7 +102,7 @@ def _order_of_rows(source: Table, orders: Sequence[Order]) -> tuple[str | None, 
     return order, aggregate == "top"
 
 
-def _facts(source: Table, over: Over, results: Sequence[Result]) -> KnownKeys:
+def _facts(source: Table, over: Over, results: Sequence[WindowResult]) -> KnownKeys:
     """The facts of the result: the rows are those of the source, with the partition as key."""
     key, by = frozenset((KEY,)), frozenset(over.partition)
     numbers = [each.name for each in results if each.function.kind == "row_number"]
@@ -185,7 +185,7 @@ class OverColumns:
         result: Node = changed(node, change)
         return result
 
-    def table(self, query: Query, froms: Froms, most: tuple[Node, int] | None) -> Table:
+    def table(self, query: QueryTranslation, froms: Froms, most: tuple[Node, int] | None) -> Table:
         """The collection.  `most` is a rank and its bound: rows beyond it are left out."""
         limited = None if most is None else self._call(most[0])
         there = self.columns or [("there", tree("true"))]
@@ -256,7 +256,7 @@ class _Function:
     source: Table
     call: _Call
 
-    def result(self) -> Result:
+    def result(self) -> WindowResult:
         """The function, with SQL that casts its value to the type of the call."""
         node, name = self.call.node, self.call.name
         called = node["function_name"].lower()
@@ -268,10 +268,10 @@ class _Function:
             return replace(self._aggregate(kind), sql=lambda value: _of_class(value, kind))
         (kind,) = types_of([text_of(node)], self.source.keyed())
         if called in RANKS:
-            return Result(name, self._rank(called))
+            return WindowResult(name, self._rank(called))
         if called in OFFSETS or called in ENDS:
             function = self._of_rows(called)
-            return Result(name, function, lambda value: f"CAST({value} AS {kind})")
+            return WindowResult(name, function, lambda value: f"CAST({value} AS {kind})")
         return self._aggregate(kind)
 
     def _rank(self, kind: str) -> WindowFunction:
@@ -333,7 +333,7 @@ class _Function:
             frame=self._frame(),
         )
 
-    def _aggregate(self, kind: str) -> Result:
+    def _aggregate(self, kind: str) -> WindowResult:
         """An aggregate over a frame, translated as an aggregate of a group."""
         node, name = self.call.node, self.call.name
         if node["ignore_nulls"]:
@@ -365,7 +365,7 @@ class _Function:
             is_distinct=aggregate.is_distinct,
             frame=self._frame(),
         )
-        return Result(name, function, lambda value: f"CAST({parts.result(value)} AS {kind})")
+        return WindowResult(name, function, lambda value: f"CAST({parts.result(value)} AS {kind})")
 
     def _frame(self) -> Frame:
         node = self.call.node

@@ -28,7 +28,7 @@ from ikebana.processor.linear.json_text import literal, quoted
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.syntax import (
     Node,
-    Part,
+    TextPart,
     Token,
     changed,
     closing,
@@ -45,7 +45,7 @@ from ikebana.processor.linear.syntax import (
 from ikebana.processor.relational.making import Making, Table, Translate, free
 from ikebana.processor.relational.rows import Order
 from ikebana.processor.relational.sql_aggregates import direction, is_aggregate
-from ikebana.processor.relational.sql_over import IN_ORDER, Over, Result, with_functions
+from ikebana.processor.relational.sql_over import IN_ORDER, Over, WindowResult, with_functions
 from ikebana.processor.relational.sql_refusals import whole_number
 from ikebana.processor.relational.windows import FromCall, free_names, without_windows
 
@@ -116,7 +116,7 @@ def _without(
     return replaced(text, source.at, words[end].end, name), call
 
 
-def _clauses(text: str, words: Sequence[Token], end: int) -> Iterator[tuple[str, Part]]:
+def _clauses(text: str, words: Sequence[Token], end: int) -> Iterator[tuple[str, TextPart]]:
     """The clauses between parentheses, by the first word of each."""
     heads: list[tuple[str, int, int]] = []
     depth = 0
@@ -132,7 +132,7 @@ def _clauses(text: str, words: Sequence[Token], end: int) -> Iterator[tuple[str,
         raise SqlQueryError(_FORM, words[0].at)
     for number, (name, _, begin) in enumerate(heads):
         upto = heads[number + 1][1] if number + 1 < len(heads) else end
-        yield name, Part(text[begin:upto], begin)
+        yield name, TextPart(text[begin:upto], begin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class _Parsing:
     source: str
     at: int
     place: int
-    clauses: Mapping[str, Part]
+    clauses: Mapping[str, TextPart]
 
     def call(self, name: str) -> "MatchRecognize":
         """The call, which a name replaces.  Raises: SqlQueryError."""
@@ -164,7 +164,7 @@ class _Parsing:
         for clause in ("ORDER", "MEASURES", "PATTERN", "DEFINE"):
             if clause not in self.clauses:
                 raise SqlQueryError(f"there is no {clause}; {_FORM}", self.place)
-        skip = self.clauses.get("AFTER", Part("PAST LAST ROW", self.place))
+        skip = self.clauses.get("AFTER", TextPart("PAST LAST ROW", self.place))
         if skip.text.upper().split() != ["PAST", "LAST", "ROW"]:
             problem = "matches do not overlap: write AFTER MATCH SKIP PAST LAST ROW"
             raise SqlQueryError(problem, skip.at)
@@ -219,7 +219,7 @@ class _Parsing:
             raise SqlQueryError(error.problem, place) from None
         yield from modifier["orders"]
 
-    def _named(self, part: Part, *, is_first: bool) -> Iterator[tuple[str, LocatedExpression]]:
+    def _named(self, part: TextPart, *, is_first: bool) -> Iterator[tuple[str, LocatedExpression]]:
         """The expressions of a list such as `x AS name`, or `name AS x` if the name `is_first`."""
         for item in items(part):
             words = tokens(item.text)
@@ -228,17 +228,17 @@ class _Parsing:
                 form = "name AS condition" if is_first else "expression AS name"
                 raise SqlQueryError(f"this is written as {form}", item.at)
             if is_first:
-                yield unquoted(words[0]), _expression(Part(item.text[words[1].end :], item.at))
+                yield unquoted(words[0]), _expression(TextPart(item.text[words[1].end :], item.at))
                 continue
             text = item.text[: words[at].at]
             for word, behind in pairwise(words):
                 # With one row for each match, both mean the same.
                 if word.text.upper() in ("FINAL", "RUNNING") and behind.text not in (".", "AS"):
                     text = replaced(text, word.at, word.end)
-            yield unquoted(words[-1]), _expression(Part(text, item.at))
+            yield unquoted(words[-1]), _expression(TextPart(text, item.at))
 
 
-def _expression(part: Part) -> LocatedExpression:
+def _expression(part: TextPart) -> LocatedExpression:
     try:
         return LocatedExpression(tree(part.text.strip()), part.at)
     except ExpressionError as error:
@@ -320,7 +320,7 @@ class _Matching:
         over = Over(tuple(self._partition), tuple(self._order()))
         rows = self._translate(self._rows(), {_ROWS: self._source})
         function = WindowFunction(match, PATTERN, quoted(bits), pattern=call.pattern)
-        result = Result(match, function, lambda value: f"CAST({value} AS {_MATCHED_ROW})")
+        result = WindowResult(match, function, lambda value: f"CAST({value} AS {_MATCHED_ROW})")
         table = with_functions(self._making, rows, over, [result], what="matches")
         by = [*map(quoted, self._partition)]
         listed = [*by, *(f"{text} AS {quoted(name)}" for name, text in shown)]

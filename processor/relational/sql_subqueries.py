@@ -41,7 +41,7 @@ from ikebana.processor.linear.syntax import (
 from ikebana.processor.relational.making import Listed, Table, free
 from ikebana.processor.relational.matching import (
     Conditions,
-    Side,
+    JoinSide,
     equal,
     keys_of,
     null_safe,
@@ -62,7 +62,7 @@ from ikebana.processor.relational.sql_dependent import (
 )
 from ikebana.processor.relational.sql_refusals import has_groups
 from ikebana.processor.relational.sql_scope import VALUES, Froms, Item, Names
-from ikebana.processor.relational.sql_whole import Query, Selection, Views
+from ikebana.processor.relational.sql_whole import QueryTranslation, Selection, Views
 
 # Functions that are null if one of their arguments is.
 _STRICT = {"+", "-", "*", "/", "//", "%"}
@@ -83,7 +83,7 @@ class Subqueries:
 
     def __init__(
         self,
-        query: Query,
+        query: QueryTranslation,
         views: Views,
         names: Names,
         beside: Iterable[Node] = (),
@@ -247,7 +247,7 @@ class Subqueries:
         if is_joined:
             return self._gathered.joined(result, value)
         return self._gathered.attached(
-            Side(result.item.alias, result.item.relation), result.on, value
+            JoinSide(result.item.alias, result.item.relation), result.on, value
         )
 
     def _checked(self, result: SubqueryResult, value: Node) -> tuple[SubqueryResult, Node]:
@@ -351,7 +351,9 @@ class Gathered:
     its alias and its columns.
     """
 
-    def __init__(self, query: Query, names: Names, *, are_resolved: bool = False) -> None:
+    def __init__(
+        self, query: QueryTranslation, names: Names, *, are_resolved: bool = False
+    ) -> None:
         self.names = names
         self._query = query
         self._are_resolved = are_resolved
@@ -364,7 +366,7 @@ class Gathered:
         right, on = self._matching(result, more)
         if is_negative:
             (item,) = froms.items
-            self._replace(unmet(making, Side(item.alias, item.relation), right, on, "not"))
+            self._replace(unmet(making, JoinSide(item.alias, item.relation), right, on, "not"))
             return
         conditions, keys = keys_of(making, right, on, "in")
         froms.items.append(Item(right.alias, keys))
@@ -378,16 +380,18 @@ class Gathered:
         # Keys are never null, so after the outer join a null means that there is no match.
         first = column(right.alias, next(iter(keys.types)))
         there = {**tree("NULL IS NOT NULL"), "children": [first]}
-        return self.attached(Side(right.alias, keys), pairs, there, on.left)
+        return self.attached(JoinSide(right.alias, keys), pairs, there, on.left)
 
-    def _matching(self, result: SubqueryResult, more: Sequence[Node]) -> tuple[Side, Conditions]:
+    def _matching(
+        self, result: SubqueryResult, more: Sequence[Node]
+    ) -> tuple[JoinSide, Conditions]:
         """The right side of a semi-join, and its conditions, which have no `others`."""
-        right = Side(result.item.alias, result.item.relation)
+        right = JoinSide(result.item.alias, result.item.relation)
         conditions = [equal(*pair) for pair in result.on]
         on = told_apart([*conditions, *more], self.names.aliases(), {right.alias})
         return self._by_values(right, on) if on.others else (right, on)
 
-    def _by_values(self, right: Side, on: Conditions) -> tuple[Side, Conditions]:
+    def _by_values(self, right: JoinSide, on: Conditions) -> tuple[JoinSide, Conditions]:
         """The distinct values of the left that match a row of the right by all conditions."""
         (item,) = self.names.froms.items
         read = columns([[one for one, _ in on.equalities], on.others])
@@ -412,7 +416,7 @@ class Gathered:
         pairs = null_safe(
             [*zip(around, (column(alias, name) for name in values.types), strict=True)]
         )
-        return Side(alias, matches), Conditions(on.left, (), pairs, ())
+        return JoinSide(alias, matches), Conditions(on.left, (), pairs, ())
 
     def joined(self, result: SubqueryResult, value: Node) -> Node:
         """Join a value as one more input of the inner join."""
@@ -426,7 +430,7 @@ class Gathered:
         return column(VALUES, name)
 
     def attached(
-        self, right: Side, on: Pairs, value: Node, conditions: Sequence[Node] = ()
+        self, right: JoinSide, on: Pairs, value: Node, conditions: Sequence[Node] = ()
     ) -> Node:
         """Add a value as one more column, by an outer join."""
         name = self._query.free_value()
@@ -437,7 +441,7 @@ class Gathered:
         return column(VALUES, name)
 
     def attach(
-        self, right: Side, on: Pairs, values: Listed, conditions: Sequence[Node] = ()
+        self, right: JoinSide, on: Pairs, values: Listed, conditions: Sequence[Node] = ()
     ) -> list[str]:
         """Add values by an outer join; without a match they are computed over nulls.
 
@@ -446,7 +450,7 @@ class Gathered:
         moved = self.left()
         pairs = tuple((renamed(one, moved), other) for one, other in on)
         (item,) = self.names.froms.items
-        left = Side(item.alias, item.relation)
+        left = JoinSide(item.alias, item.relation)
         used = {name.lower() for name in item.relation.types}
         fields = [free(name, used) for name, _ in values]
         more = [(name, value) for name, (_, value) in zip(fields, values, strict=True)]

@@ -43,16 +43,16 @@ from ikebana.processor.relational.making import (
     struct,
 )
 from ikebana.processor.relational.matching import aliases_of, without
-from ikebana.processor.relational.recursion import Limits, recurring, recursive
+from ikebana.processor.relational.recursion import RecursionLimits, recurring, recursive
 from ikebana.processor.relational.sql_refusals import refuse_before, refuse_now
 from ikebana.processor.relational.sql_scope import Column, Froms, Item, Names, no_table
 from ikebana.processor.relational.windows import FromCall, WindowCall
 
-Views = Mapping[str, "View"]
+Views = Mapping[str, "NamedQuery"]
 Bounds = Mapping[str, int]
 """Greatest values of columns, by names in lower case: rows beyond them are not needed."""
 NOT_BOUND: Bounds = {}
-_Select = Callable[["Query", Node, Views, "By"], "Table | Totals"]
+_Select = Callable[["QueryTranslation", Node, Views, "By"], "Table | SubqueryTotals"]
 _SET_OPERATIONS: Mapping[str, rows.SetOperation] = {
     "UNION": "union",
     "UNION_BY_NAME": "union",
@@ -88,7 +88,7 @@ class Selection(NamedTuple):
     hidden: tuple[Column, ...]
 
 
-class Totals(NamedTuple):
+class SubqueryTotals(NamedTuple):
     """Aggregates by the subquery's own columns, with a result even for values without rows.
 
     `shown` computes the result from the item's columns, or from nulls if there is no row.
@@ -100,7 +100,7 @@ class Totals(NamedTuple):
 
 
 @dataclass(slots=True)
-class View:
+class NamedQuery:
     """A named query of WITH, translated when it is first read."""
 
     node: Node
@@ -114,10 +114,10 @@ class Recursion:
     """Variables, which a query may read like tables, and the limits of recursions."""
 
     tables: Mapping[str, Table]
-    limits: Limits
+    limits: RecursionLimits
 
 
-class Query:
+class QueryTranslation:
     """The translation of a whole query.
 
     `select` translates each SELECT.
@@ -218,7 +218,7 @@ class Query:
         """Translate the query.  Raises: QueryError."""
         tables = self._recursion.tables.items()
         return self.query(
-            self._node, {name.lower(): View(self._node, (), {}, of) for name, of in tables}
+            self._node, {name.lower(): NamedQuery(self._node, (), {}, of) for name, of in tables}
         )
 
     def query(
@@ -237,13 +237,13 @@ class Query:
         if node["type"] == "SET_OPERATION_NODE":
             return self._set_operation(node, views, domain)
         if node["type"] == "RECURSIVE_CTE_NODE":
-            view = View(node, node["aliases"], views)
+            view = NamedQuery(node, node["aliases"], views)
             return recursive(self, view, node["cte_name"], self._recursion.limits, domain)
         table = self.select(node, views, By(domain, bounds=bounds))
         assert isinstance(table, Table)
         return table
 
-    def select(self, node: Node, views: Views, by: By) -> Table | Totals:
+    def select(self, node: Node, views: Views, by: By) -> Table | SubqueryTotals:
         """Translate a SELECT; the columns of `by` are the last ones of the result.
 
         Raises: QueryError.
@@ -474,7 +474,9 @@ def with_views(node: Node, views: Views) -> Views:
     for each in _views_of(node):
         value = each["value"]
         # A view may read the views before it.
-        visible[each["key"].lower()] = View(value["query_node"], value["aliases"], dict(visible))
+        visible[each["key"].lower()] = NamedQuery(
+            value["query_node"], value["aliases"], dict(visible)
+        )
     return visible
 
 
@@ -541,7 +543,7 @@ def _is_connected(froms: Froms) -> bool:
 _NULL = '"NULL"'
 
 
-def values(query: Query, node: Node) -> Table:
+def values(query: QueryTranslation, node: Node) -> Table:
     """The rows of VALUES, as columns `col0`, `col1` and so on.  Raises: QueryError."""
     refuse_now(node["values"])
     listed = [[text_of(each) for each in row] for row in node["values"]]
@@ -598,7 +600,7 @@ def reads_columns(node: Node) -> bool:
     return bool(columns(node["function"], with_parts=True))
 
 
-def taken_apart(query: Query, left: Froms | None, series: Series) -> Froms:
+def taken_apart(query: QueryTranslation, left: Froms | None, series: Series) -> Froms:
     """Join each row of the items so far with the elements of a list over its columns.
 
     Without items so far, the result is the elements alone.  Raises: QueryError.
@@ -617,7 +619,7 @@ def taken_apart(query: Query, left: Froms | None, series: Series) -> Froms:
     return Froms(items, left.conditions, left.merged)
 
 
-def _elements(query: Query, item: Item, tree: Node, series: Series) -> Item:
+def _elements(query: QueryTranslation, item: Item, tree: Node, series: Series) -> Item:
     listed = text_of(without(item.alias, tree))
     relation = item.relation
     names = [series.column, *([series.ordinality] if series.ordinality is not None else [])]
@@ -648,7 +650,7 @@ def _further(relation: Table, names: Sequence[str]) -> list[str]:
     return fields
 
 
-def selected(query: Query, froms: Froms, listed: Listed, what: str) -> Table:
+def selected(query: QueryTranslation, froms: Froms, listed: Listed, what: str) -> Table:
     """Select expressions over items; lists of `unnest(…)` in them are unnested side by side.
 
     Raises: QueryError.

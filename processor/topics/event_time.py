@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ikebana.processor.base.noted import MOST
 from ikebana.processor.base.offsets import Offsets, offset_in
-from ikebana.processor.base.rows import Judged, Seen
+from ikebana.processor.base.rows import Judged, TimesReport
 from ikebana.processor.planning.plan import EventTime, Input, Plan
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class Silence:
         self._heard: dict[tuple[str, Where], float] = {}
         self._batch: int | None = None
 
-    def learn(self, batch: int, seen: Iterable[Seen], moment: float) -> None:
+    def learn(self, batch: int, seen: Iterable[TimesReport], moment: float) -> None:
         """Take the reports of a batch on times; a repeated call for the batch does nothing."""
         if batch == self._batch:
             return

@@ -29,7 +29,7 @@ from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.diff import add_times, pack_times
 from ikebana.processor.base.diff_reader import ContradictionError
 from ikebana.processor.base.offsets import Offsets, Positions, have_reached
-from ikebana.processor.base.rows import FIRST, InSource, Judged, Seen
+from ikebana.processor.base.rows import FIRST, InSource, Judged, TimesReport
 from ikebana.processor.base.transition import NOTHING_REPLAYED, Replayed
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics import event_time, transactions
@@ -211,7 +211,7 @@ class ShardReports(msgspec.Struct, frozen=True):
     """
 
     batch: int
-    seen: list[Seen] = []
+    seen: list[TimesReport] = []
     facts: list[dict[str, list[int]]] = []
     replayed: Replayed = NOTHING_REPLAYED
     size: int = 0
@@ -258,7 +258,7 @@ def learned(
 
 
 def _transactions(
-    before: InputTimes, seen: Sequence[Seen], positions: Offsets, ends: Offsets
+    before: InputTimes, seen: Sequence[TimesReport], positions: Offsets, ends: Offsets
 ) -> InputTimes:
     reports = [one.transactions for one in seen if one.transactions is not None]
     after = transactions.advanced(before.transactions or Transactions(), reports)

@@ -39,7 +39,7 @@ from ikebana.processor.base.rows import (
     Facts,
     KeyedUpdate,
     Partial,
-    Seen,
+    TimesReport,
     add,
     keyed,
 )
@@ -679,7 +679,7 @@ class UpdateIntake:
         by_branch, failed = through(self._branches, updates)
         return DecodedUpdates(by_branch, bad + failed, Counter())
 
-    def facts(self, messages: Sequence[Message], where: Where) -> tuple[Facts, Seen]:
+    def facts(self, messages: Sequence[Message], where: Where) -> tuple[Facts, TimesReport]:
         """Decode messages of CDCv2 into updates, and statements of progress.
 
         Raises:
@@ -687,7 +687,7 @@ class UpdateIntake:
         """
         name, (topic, partition) = self._source.name, where
         decode = fact_codec(self._source.value_format).decode
-        facts, seen = Facts(name, [], [], [], []), Seen(name, topic, partition)
+        facts, seen = Facts(name, [], [], [], []), TimesReport(name, topic, partition)
         for message in messages:
             try:
                 content = decode(message.value)

@@ -22,7 +22,7 @@ from ikebana.processor.base.rows import (
     InSource,
     Judged,
     KeyedUpdate,
-    Seen,
+    TimesReport,
     Truncate,
     Updates,
     Upserts,
@@ -139,7 +139,7 @@ class Decoding:
         if self._judged is not None:
             first, last, ahead = self._judged
             judged = Judged(first, last, self._place.base, self._place.latest if ahead else None)
-            yield 0, pack(Seen(self._source.name, *self._where, judged=judged))
+            yield 0, pack(TimesReport(self._source.name, *self._where, judged=judged))
 
     def flush(self) -> Iterator[tuple[int, bytes]]:
         """Yield the gathered rows of every shard."""
@@ -159,7 +159,7 @@ class Decoding:
             self._ignored = Counter()
             self._latecomers.clear()
         if self._greatest is not None:
-            seen = Seen(self._source.name, *self._where, greatest=self._greatest)
+            seen = TimesReport(self._source.name, *self._where, greatest=self._greatest)
             yield 0, pack(seen)
             self._greatest = None
         self._held = self._size = 0
@@ -247,7 +247,7 @@ class Decoding:
                 row = Updates(outputs, *in_columns(part), root, inlets, self._counted)
                 yield at, pack(row)
 
-    def _facts(self, facts: Facts, seen: Seen) -> Iterator[tuple[int, bytes]]:
+    def _facts(self, facts: Facts, seen: TimesReport) -> Iterator[tuple[int, bytes]]:
         """Add facts to shards by datum, so that one shard sees all repeats of a fact."""
         since = self._place.since
         shards = [Facts(facts.input, [], [], [], [], since) for _ in range(self._count)]

@@ -48,7 +48,7 @@ from ikebana.processor.base.rows import (
     Ended,
     Errors,
     InSource,
-    Seen,
+    TimesReport,
     TransactionsSeen,
     pack,
 )
@@ -264,14 +264,14 @@ class SourceDating:
                 result.append(message._replace(timestamp=self._of(position)))
         return result
 
-    def seen(self) -> Seen | None:
+    def seen(self) -> TimesReport | None:
         """Report the transactions that were read; None if nobody counts them here."""
         if self._watch is None:
             return None
         seen = self._watch.seen()
         if self._repeats is not None:
             seen = msgspec.structs.replace(seen, furthest=self._repeats.furthest)
-        return Seen(self._key, *self._where, transactions=seen)
+        return TimesReport(self._key, *self._where, transactions=seen)
 
     def _position(self, message: Message) -> SourcePosition | None:
         try:
@@ -317,7 +317,9 @@ class BoundaryReading:
 
     def finish(self) -> Iterator[tuple[int, bytes]]:
         """Yield the report on transactions, after the last message."""
-        seen = Seen(topic_key(self._where[0]), *self._where, transactions=self._watch.seen())
+        seen = TimesReport(
+            topic_key(self._where[0]), *self._where, transactions=self._watch.seen()
+        )
         yield 0, pack(seen)
 
 

@@ -18,7 +18,7 @@ import msgspec
 from ikebana.errors import IkebanaError
 from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.explain.explanation import explained
-from ikebana.processor.explain.graph import Graph, with_sinks
+from ikebana.processor.explain.graph import Diagram, with_sinks
 from ikebana.processor.explain.pictures import drawing
 from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import Plan
@@ -114,15 +114,15 @@ def of_run(plan: Plan, sinks: Mapping[str, DeliverPart] = _NO_SINKS) -> PlanView
     return plan_view(plan, figured, sinks)
 
 
-def _with_room(graph: Graph, figured: Mapping[str, Figured]) -> Graph:
+def _with_room(graph: Diagram, figured: Mapping[str, Figured]) -> Diagram:
     boxes = [
         box._replace(figures=figured[box.id].figures) if box.id in figured else box
         for box in graph.boxes
     ]
-    return Graph(graph.title, tuple(boxes), graph.arrows)
+    return Diagram(graph.title, tuple(boxes), graph.arrows)
 
 
-def _drawn(graph: Graph) -> Drawing:
+def _drawn(graph: Diagram) -> Drawing:
     width, svg = drawing(graph, graph.title, styled=False)
     return Drawing(graph.title, width, svg)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ikebana.errors import ConfigError, IkebanaError, PlanError
     from ikebana.processor.building.collection import Collection, Topic, event_time
     from ikebana.processor.building.pipeline import Pipeline, load
-    from ikebana.processor.building.rows import Sql
+    from ikebana.processor.building.rows import ColumnType
     from ikebana.processor.engine.evaluate import Evaluation, evaluate
     from ikebana.processor.kernels.state_machine import TOMBSTONE
     from ikebana.processor.kernels.user_calls import Refused
@@ -61,7 +61,7 @@ _HOMES = {
     "errors": ("ConfigError", "IkebanaError", "PlanError"),
     "processor.building.collection": ("Collection", "Topic", "event_time"),
     "processor.building.pipeline": ("Pipeline", "load"),
-    "processor.building.rows": ("Sql",),
+    "processor.building.rows": ("ColumnType",),
     "processor.engine.evaluate": ("Evaluation", "evaluate"),
     "processor.kernels.state_machine": ("TOMBSTONE",),
     "processor.kernels.user_calls": ("Refused",),
@@ -91,6 +91,7 @@ __all__ = [
     "AsOfJoin",
     "Collection",
     "Column",
+    "ColumnType",
     "Concat",
     "ConfigError",
     "DeltaJoin",
@@ -107,7 +108,6 @@ __all__ = [
     "PlanError",
     "Reduce",
     "Refused",
-    "Sql",
     "StateMachine",
     "Topic",
     "Update",

@@ -1,18 +1,18 @@
 """Sinks: closed batches into databases and tables, each exactly once; see docs/deliver.md."""
 
-from ikebana.delivering.columns import Column
-from ikebana.delivering.delivery import Delivery, Standing, Topics, deliver
-from ikebana.delivering.sink import Batch, Mode, Sink, Table, TargetAwayError
+from ikebana.delivering.columns import TargetColumn
+from ikebana.delivering.delivery import DeliveredTopics, Delivery, DeliveryProgress, deliver
+from ikebana.delivering.sink import Batch, Mode, Sink, TargetAwayError, TargetTable
 
 __all__ = [
     "Batch",
-    "Column",
+    "DeliveredTopics",
     "Delivery",
+    "DeliveryProgress",
     "Mode",
     "Sink",
-    "Standing",
-    "Table",
     "TargetAwayError",
-    "Topics",
+    "TargetColumn",
+    "TargetTable",
     "deliver",
 ]

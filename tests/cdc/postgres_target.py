@@ -9,7 +9,7 @@ import psycopg
 
 from cdc.postgres import Postgres
 from ikebana.delivering.postgres import CONTROL, PostgresSink
-from ikebana.delivering.sink import ID, Sink, Table
+from ikebana.delivering.sink import ID, Sink, TargetTable
 
 _NUMBERS = count()
 # As PostgreSQL has no other form in Python that is as exact.
@@ -30,10 +30,10 @@ class PostgresTarget:
     def sink(self) -> Sink:
         return PostgresSink("suite", self.conninfo)
 
-    def rows(self, table: Table) -> list[dict[str, Any]]:
+    def rows(self, table: TargetTable) -> list[dict[str, Any]]:
         return self.as_of(table)[1]
 
-    def as_of(self, table: Table) -> tuple[int | None, list[dict[str, Any]]]:
+    def as_of(self, table: TargetTable) -> tuple[int | None, list[dict[str, Any]]]:
         with psycopg.connect(self.conninfo) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             there = connection.execute(
@@ -57,7 +57,7 @@ class PostgresTarget:
         self._server.run(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS true;")
 
 
-def _rows(connection: "psycopg.Connection[Any]", table: Table) -> list[dict[str, Any]]:
+def _rows(connection: "psycopg.Connection[Any]", table: TargetTable) -> list[dict[str, Any]]:
     names = [column.name for column in table.columns]
     names += [name for name in table.added if name != ID]
     types: dict[str, str] = dict(

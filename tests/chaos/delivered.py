@@ -18,7 +18,7 @@ from chaos.plans import UPSERT
 from chaos.runs import Unavailable, Wrong, wait
 from chaos.scenario import Result, Scenario
 from deploy import object_store, tools
-from ikebana.delivering.sink import MODES, Mode, Table
+from ikebana.delivering.sink import MODES, Mode, TargetTable
 from support.lake_targets import TARGETS, DeltaTarget, IcebergTarget, ParquetTarget
 from support.process_trees import kill
 from support.sink_child import Drawn, FirstRows, Limits, Told, begun
@@ -121,7 +121,7 @@ class Delivered:
         self.plan = UPSERT
         self._number = 0
         self._target: Target | None = None
-        self._tables: Sequence[Table] = ()
+        self._tables: Sequence[TargetTable] = ()
         self._story = Story([])
         self._told: Told = FIRST_ROWS
         self._limits = Limits()
@@ -235,7 +235,7 @@ class Delivered:
         """Leave nothing running."""
         self.kill_sink()
 
-    def _begin(self, kind: str, tables: Sequence[Table], mode: Mode) -> None:
+    def _begin(self, kind: str, tables: Sequence[TargetTable], mode: Mode) -> None:
         self._number += 1
         self._compared = self._kills = 0
         self._target = self.server.target(kind, self.folder / str(self._number))

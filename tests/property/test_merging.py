@@ -18,7 +18,7 @@ from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.rocks import LocalDatabases, OpenDatabases
-from ikebana.arrangements.run import Run
+from ikebana.arrangements.run import RunEntry
 from ikebana.arrangements.shard import entries, opened, verify
 from ikebana.arrangements.store import Store
 
@@ -112,7 +112,7 @@ def test_a_merge_that_fails_is_done_again_by_the_batch(
     """Which raises what is wrong, if it still is."""
     write, failed = runs.write, 0
 
-    def fails_beside_batches(*given: Any) -> Run:
+    def fails_beside_batches(*given: Any) -> RunEntry:
         nonlocal failed
         if threading.current_thread().name == "ikebana-merge":
             failed += 1

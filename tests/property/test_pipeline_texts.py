@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ikebana.errors import ConfigError
-from ikebana.processor.authoring.pipeline import Pipeline, parse
+from ikebana.processor.authoring.pipeline import ConfiguredPlan, parse
 from ikebana.processor.linear import syntax
 from ikebana.processor.linear.expressions import parse as checked
 from ikebana.processor.linear.expressions import type_named
@@ -122,7 +122,7 @@ def file_with(place: str, text: str) -> dict[str, Any]:
     return document
 
 
-def read(text: str) -> Pipeline | list[str]:
+def read(text: str) -> ConfiguredPlan | list[str]:
     """What a file comes to: a plan, or problems, each with its line."""
     try:
         return parse(text, "p.yaml", environ={})
@@ -151,7 +151,7 @@ def test_the_file_that_is_changed_is_right(place: str) -> None:
     texts |= {"on": "o.id = c.id", "join where": "o.id = c.id"}
     texts |= {"join select": "o.id", "join key": "o.id", "where": "id > 2"}
 
-    assert isinstance(read(json.dumps(file_with(place, texts.get(place, "id")))), Pipeline)
+    assert isinstance(read(json.dumps(file_with(place, texts.get(place, "id")))), ConfiguredPlan)
 
 
 _BITS = (

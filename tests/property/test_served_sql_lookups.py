@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.serving import sql
-from ikebana.serving.layout import Seen, Side
+from ikebana.serving.layout import ShapeLearner, SideShape
 from ikebana.serving.sql import SqlError
 from support.served_collections import Batch, arrangement, closed
 from support.strategies import few
@@ -119,8 +119,8 @@ def test_a_lookup_gives_what_a_scan_gives(
 def test_keys_of_one_shape_are_looked_up() -> None:
     """And those of others are not."""
 
-    def side(*keys: str) -> Side:
-        seen = Seen(Side(), exact=True)
+    def side(*keys: str) -> SideShape:
+        seen = ShapeLearner(SideShape(), exact=True)
         for key in keys:
             seen.add(key.encode())
         return seen.side

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.rocks import LocalDatabase, LocalDatabases
 from ikebana.arrangements.run import Change
-from ikebana.arrangements.store import MemoryStore, Overlay, Part, Readable, Store
+from ikebana.arrangements.store import MemoryStore, Overlay, PrefixStore, Readable, Store
 
 _keys = st.lists(st.sampled_from(b"\x00ae\xfe\xff"), max_size=3).map(bytes)
 _values = st.binary(max_size=2)
@@ -59,7 +59,7 @@ def _part(entries: dict[bytes, bytes], _: LocalDatabase) -> Store:
         whole.put(key, b"of another")
     for key, value in entries.items():
         whole.put(b"p\xff" + key, value)
-    return Part(whole, b"p\xff")
+    return PrefixStore(whole, b"p\xff")
 
 
 def _set(database: LocalDatabase, entries: dict[bytes, bytes]) -> None:

@@ -80,7 +80,7 @@ def test_rows_are_in_their_windows_at_every_time(windows: str, choice: Random) -
             assert shown_at(found[name], columns, time) == expected, (time, changes)
 
 
-def in_yaml(operator: str, folder: Path) -> pipeline.Pipeline:
+def in_yaml(operator: str, folder: Path) -> pipeline.ConfiguredPlan:
     path = folder / "windows.yaml"
     path.write_text(
         f"""

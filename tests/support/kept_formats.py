@@ -15,13 +15,13 @@ from pyarrow import fs
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Dropped, Manifest
-from ikebana.arrangements.run import Change, Head, Run
+from ikebana.arrangements.run import Change, Head, RunEntry
 from ikebana.codecs import cdcv2, cdcv2_avro, diff
 from ikebana.codecs.diff import ProgressRecord, SnapshotRecord
 from ikebana.codecs.errors import error_record
 from ikebana.processor.base import rows
 from ikebana.processor.base.noted import Noted, NotedRecord
-from ikebana.processor.base.rows import Judged, Seen, Updates
+from ikebana.processor.base.rows import Judged, TimesReport, Updates
 from ikebana.processor.base.sharding import Hot
 from ikebana.processor.base.transition import ReadBackSpan, Rebuilding, Replayed, Stage, Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
@@ -29,7 +29,7 @@ from ikebana.processor.checkpoint.commits import FillProgress, Lease, Marker
 from ikebana.processor.topics.input_times import Base, InputTimes, Reached, ReadingLog, RowFile
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.serving import layout
-from ikebana.serving.layout import Meta, Shape, Side, StoredTotals, TimePart
+from ikebana.serving.layout import Meta, Shape, SideShape, StoredTotals, TimePart
 
 Value = TypeVar("Value")
 
@@ -57,7 +57,7 @@ MANIFEST = Manifest(
     "c0ffee",
     1,
     version=7,
-    runs=[Run("000000000006-000000000000-base-5c02.run", 0, 6, "s6", 12, 345, 400, 30)],
+    runs=[RunEntry("000000000006-000000000000-base-5c02.run", 0, 6, "s6", 12, 345, 400, 30)],
     dropped=[Dropped(5, "b.run")],
 )
 TRANSITION = Transition(
@@ -144,7 +144,7 @@ MARKER = Marker(
     times={"out": [1_000, 5]},
     intervals={"out": (1_000, 2_000)},
     hops_from=5,
-    seen=[Seen("orders", "orders", 0, 1_500, [(0, 10, [3, 1])])],
+    seen=[TimesReport("orders", "orders", 0, 1_500, [(0, 10, [3, 1])])],
     facts={"orders": [3, 1]},
     took={"compute": 0.25},
     retired=True,
@@ -193,7 +193,7 @@ META = Meta(
     totals=StoredTotals(1, 2, 3, 4),
     position=b"place",
     shape=Shape(
-        Side({"id": "BIGINT"}, objects=True, other="VARCHAR", uniform=False, canonical=False)
+        SideShape({"id": "BIGINT"}, objects=True, other="VARCHAR", uniform=False, canonical=False)
     ),
     times="clock",
     columns={"d": "DATE"},
@@ -315,7 +315,7 @@ SERVED = {
     "several": {b"v": 2, b"w": -1},
     "undo": {b"v": -1},
     "key": b"k\x00ey",
-    "part": TimePart(StoredTotals(1, 1, 1, 5), [layout.Update(b"k", b"v", 1)]),
+    "part": TimePart(StoredTotals(1, 1, 1, 5), [layout.StoredUpdate(b"k", b"v", 1)]),
 }
 
 KEPT = (

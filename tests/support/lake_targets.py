@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from deploy.object_store import BUCKET, REGION, USER, access
 from ikebana.delivering import delta, iceberg, parquet
 from ikebana.delivering.lake import LakeSink
-from ikebana.delivering.sink import Table
+from ikebana.delivering.sink import TargetTable
 from ikebana.processor.authoring.deliver_part import DeltaPart, IcebergPart, ParquetPart
 
 NAMESPACE = "shop"
@@ -47,10 +47,10 @@ class IcebergTarget:
     def sink(self) -> LakeSink:
         return iceberg.sink("lake", IcebergPart(catalog=self.catalog, namespace=NAMESPACE))
 
-    def rows(self, table: Table) -> Rows:
+    def rows(self, table: TargetTable) -> Rows:
         return self.as_of(table)[1]
 
-    def as_of(self, table: Table) -> tuple[int | None, Rows]:
+    def as_of(self, table: TargetTable) -> tuple[int | None, Rows]:
         from pyiceberg.exceptions import NoSuchTableError
         from pyiceberg.table.snapshots import ancestors_of
 
@@ -67,7 +67,7 @@ class IcebergTarget:
         upper = next(uppers, None)
         return None if upper is None else int(upper), _rows(found.scan().to_arrow(), table)
 
-    def load(self, table: Table) -> Any:
+    def load(self, table: TargetTable) -> Any:
         """Load the metadata of a table."""
         from pyiceberg.catalog import load_catalog
 
@@ -98,10 +98,10 @@ class DeltaTarget:
     def sink(self) -> LakeSink:
         return delta.sink("lake", DeltaPart(folder=self.place, storage=self.storage))
 
-    def rows(self, table: Table) -> Rows:
+    def rows(self, table: TargetTable) -> Rows:
         return self.as_of(table)[1]
 
-    def as_of(self, table: Table) -> tuple[int | None, Rows]:
+    def as_of(self, table: TargetTable) -> tuple[int | None, Rows]:
         from deltalake.exceptions import TableNotFoundError
 
         try:
@@ -118,7 +118,7 @@ class DeltaTarget:
         latest: dict[str, int] = next(marks, {})
         return latest.get("upper"), _rows(found.to_pyarrow_table(), table)
 
-    def load(self, table: Table) -> Any:
+    def load(self, table: TargetTable) -> Any:
         """Load the newest version of a table."""
         from deltalake import DeltaTable
 
@@ -146,14 +146,14 @@ class ParquetTarget:
     def sink(self) -> LakeSink:
         return parquet.sink("lake", ParquetPart(folder=str(self.folder)))
 
-    def rows(self, table: Table) -> Rows:
+    def rows(self, table: TargetTable) -> Rows:
         """Read all files with the ending, as DuckDB and others do."""
         files = sorted((self.folder / table.name).rglob("*.parquet"))
         schema = table.stored
         read = [pq.read_table(file, schema=schema, partitioning=None) for file in files]
         return _rows(pa.concat_tables([schema.empty_table(), *read]), table)
 
-    def as_of(self, table: Table) -> tuple[int | None, Rows]:
+    def as_of(self, table: TargetTable) -> tuple[int | None, Rows]:
         """Read while nobody writes: the files of the newest batch get their ending by and by."""
         manifests = sorted((self.folder / table.name).glob("_*/*.json"))
         if not manifests:
@@ -188,7 +188,7 @@ def _is_upper(name: str) -> bool:
     return name.startswith("ikebana.") and name.endswith(".upper")
 
 
-def _rows(rows: pa.Table, table: Table) -> Rows:
+def _rows(rows: pa.Table, table: TargetTable) -> Rows:
     """The rows with the types of the collection; a time of a day may have been stored as text."""
     schema = table.stored
     found = rows.select(schema.names)

@@ -15,8 +15,8 @@ from ikebana.delivering.sink import (
     VALID_FROM,
     VALID_TO,
     Batch,
-    Table,
     TargetAwayError,
+    TargetTable,
 )
 from ikebana.errors import ConfigError, FencedError, SourceError
 
@@ -47,10 +47,10 @@ class MemorySink:
     def __init__(self, target: MemoryTarget, name: str = "memory") -> None:
         self.name = name
         self._target = target
-        self._tables: Sequence[Table] = ()
+        self._tables: Sequence[TargetTable] = ()
         self._generation = 0
 
-    def open(self, tables: Sequence[Table]) -> str | None:
+    def open(self, tables: Sequence[TargetTable]) -> str | None:
         target = self._target
         target.ask()
         self._generation = target.generations.get(self.name, 0) + 1
@@ -81,7 +81,7 @@ class MemorySink:
         pass
 
 
-def _columns(table: Table, there: Mapping[str, str] | None) -> dict[str, str]:
+def _columns(table: TargetTable, there: Mapping[str, str] | None) -> dict[str, str]:
     """The types of a table's columns by name, those that it has already and those that it gets.
 
     Columns beside those of the collection have no type.  Raises: ConfigError, if it does not fit.
@@ -102,7 +102,7 @@ def _columns(table: Table, there: Mapping[str, str] | None) -> dict[str, str]:
     return {**there, **columns}
 
 
-def _applied(table: Table, before: list[Row], updates: list[Row]) -> list[Row]:
+def _applied(table: TargetTable, before: list[Row], updates: list[Row]) -> list[Row]:
     if table.mode == "changes":
         return [*before, *updates]
     if table.mode == "history":
@@ -130,7 +130,7 @@ def _applied(table: Table, before: list[Row], updates: list[Row]) -> list[Row]:
     return list(rows.values())
 
 
-def _history(table: Table, before: list[Row], updates: list[Row]) -> list[Row]:
+def _history(table: TargetTable, before: list[Row], updates: list[Row]) -> list[Row]:
     """Versions of rows: each change of a row's count ends one and begins the next."""
     net: dict[tuple[int, bytes], Row] = {}
     for update in updates:
@@ -162,5 +162,5 @@ def _history(table: Table, before: list[Row], updates: list[Row]) -> list[Row]:
     return versions
 
 
-def _key(table: Table, row: Row) -> tuple[Any, ...]:
+def _key(table: TargetTable, row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in table.key)

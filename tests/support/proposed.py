@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import ikebana.testing
 from ikebana.codecs.avro_schema import Schemas
-from ikebana.processor.authoring.pipeline import Pipeline, parse
+from ikebana.processor.authoring.pipeline import ConfiguredPlan, parse
 from ikebana.processor.authoring.proposing.formats import Sample
 from ikebana.processor.authoring.proposing.proposal import Proposal, propose, tried
 from ikebana.processor.authoring.proposing.writing import WRITERS
@@ -53,7 +53,7 @@ def run_of(
     return Run(proposal, text, source, rows, [record["reason"] for record in run.errors()])
 
 
-def in_sql(proposals: Sequence[Proposal]) -> Pipeline:
+def in_sql(proposals: Sequence[Proposal]) -> ConfiguredPlan:
     """The pipeline that the proposals' text in SQL is."""
     text = WRITERS["sql"].written("new", proposals, "b:1", "http://r:1")
     return parse(text, "new.sql", environ={})

@@ -13,8 +13,8 @@ from multiprocessing.context import ForkServerProcess
 from typing import Protocol
 
 from ikebana.delivering import lake
-from ikebana.delivering.delivery import Delivery, Topics
-from ikebana.delivering.sink import Batch, Table
+from ikebana.delivering.delivery import DeliveredTopics, Delivery
+from ikebana.delivering.sink import Batch, TargetTable
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kafka.following import ClosedTimes, Following, Piece, Resume
 from support.sink_conformance import ORDERS, Crashing, Story, Target
@@ -98,7 +98,7 @@ class Limits:
 
 
 def begun(
-    target: Target, tables: Sequence[Table], told: Told, limits: Limits = Limits()
+    target: Target, tables: Sequence[TargetTable], told: Told, limits: Limits = Limits()
 ) -> tuple[ForkServerProcess, Connection]:
     """Start a process; it says when it is open, each applied frontier, and its peak memory."""
     context = multiprocessing.get_context("forkserver")
@@ -117,7 +117,7 @@ class _Telling(Crashing):
         super().__init__(target.sink(), None)
         self._said = said
 
-    def open(self, tables: Sequence[Table]) -> str | None:
+    def open(self, tables: Sequence[TargetTable]) -> str | None:
         token = super().open(tables)
         self._said.send("open")
         return token
@@ -135,11 +135,11 @@ class _Impatient(Delivery):
 
 
 def _deliver(
-    said: Connection, target: Target, tables: Sequence[Table], told: Told, limits: Limits
+    said: Connection, target: Target, tables: Sequence[TargetTable], told: Told, limits: Limits
 ) -> None:
     os.nice(5)
     lake._MEMORY = limits.sums
     formats = dict.fromkeys((table.collection for table in tables), "diff")
-    topics = Topics(told.follow, formats, limits.spool_bytes)
+    topics = DeliveredTopics(told.follow, formats, limits.spool_bytes)
     _Impatient(_Telling(said, target), tables, topics, print, wait=False).run()
     said.send(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB")

@@ -24,8 +24,8 @@ import pyarrow as pa
 import pytest
 
 from ikebana.codecs.sql_type import JSON, Map, SqlType, parts
-from ikebana.delivering.columns import Column
-from ikebana.delivering.delivery import Delivery, Topics
+from ikebana.delivering.columns import TargetColumn
+from ikebana.delivering.delivery import DeliveredTopics, Delivery
 from ikebana.delivering.sink import (
     COUNT,
     DIFF,
@@ -36,8 +36,8 @@ from ikebana.delivering.sink import (
     Batch,
     Mode,
     Sink,
-    Table,
     TargetAwayError,
+    TargetTable,
 )
 from ikebana.errors import ConfigError, FencedError, SourceError
 from support.served_topics import MemoryTopics
@@ -55,14 +55,14 @@ class Target(Protocol):
         """Make a new instance of the sink of this target, always with the same name."""
         ...
 
-    def rows(self, table: Table) -> list[Row]:
+    def rows(self, table: TargetTable) -> list[Row]:
         """Read a table: `table.columns` and `table.added`, the id left out, as Arrow gives them.
 
         JSON and nested values may be texts or Python's values.
         """
         ...
 
-    def as_of(self, table: Table) -> tuple[int | None, list[Row]]:
+    def as_of(self, table: TargetTable) -> tuple[int | None, list[Row]]:
         """Read the frontier of a table and its rows at one moment, as any reader may.
 
         Without a table there are no rows, and no frontier before the first batch.
@@ -86,7 +86,7 @@ class Crashing:
         self.points = 0
         self._sink, self._point, self._fault = sink, point, fault
 
-    def open(self, tables: Sequence[Table]) -> str | None:
+    def open(self, tables: Sequence[TargetTable]) -> str | None:
         self._pass()
         token = self._sink.open(tables)
         self._pass()
@@ -111,28 +111,28 @@ class _CrashingBatch(Batch):
         self.__dict__ |= batch.__dict__
         self._passing = passing
 
-    def updates(self, table: Table) -> Iterator[pa.RecordBatch]:
+    def updates(self, table: TargetTable) -> Iterator[pa.RecordBatch]:
         self._passing()
         for chunk in super().updates(table):
             yield chunk
             self._passing()
 
 
-def order_columns() -> tuple[Column, ...]:
+def order_columns() -> tuple[TargetColumn, ...]:
     kinds = {"id": "BIGINT", "name": "VARCHAR", "price": "DECIMAL(12,2)"}
-    return tuple(Column.of(name, kind) for name, kind in kinds.items())
+    return tuple(TargetColumn.of(name, kind) for name, kind in kinds.items())
 
 
-def line_columns() -> tuple[Column, ...]:
-    return Column.of("sku", "VARCHAR"), Column.of("amount", "INTEGER")
+def line_columns() -> tuple[TargetColumn, ...]:
+    return TargetColumn.of("sku", "VARCHAR"), TargetColumn.of("amount", "INTEGER")
 
 
-def tables_of(mode: Mode) -> tuple[Table, ...]:
+def tables_of(mode: Mode) -> tuple[TargetTable, ...]:
     """A table with a key, and one with equal rows."""
     key = () if mode == "changes" else ("id",)
     return (
-        Table(ORDERS, f"orders_{mode}", mode, order_columns(), key),
-        Table(LINES, f"lines_{mode}", mode, line_columns()),
+        TargetTable(ORDERS, f"orders_{mode}", mode, order_columns(), key),
+        TargetTable(LINES, f"lines_{mode}", mode, line_columns()),
     )
 
 
@@ -204,7 +204,7 @@ def _encoded(value: Mapping[str, object]) -> bytes:
     return msgspec.json.encode(value, order="deterministic")
 
 
-def row_of(table: Table, update: tuple[bytes | None, bytes, int, int]) -> tuple[Any, ...]:
+def row_of(table: TargetTable, update: tuple[bytes | None, bytes, int, int]) -> tuple[Any, ...]:
     """The row of an update, as plain values."""
     found = {**json.loads(update[1]), **(json.loads(update[0]) if update[0] else {})}
     return tuple(plain(found.get(column.name)) for column in table.columns)
@@ -236,7 +236,7 @@ def typed(value: object, kind: SqlType) -> object:
     return plain(value)
 
 
-def expected(table: Table, updates: Updates) -> Counter[tuple[Any, ...]]:
+def expected(table: TargetTable, updates: Updates) -> Counter[tuple[Any, ...]]:
     """The rows that a table has by definition, each with how often it is there."""
     by_row: dict[tuple[Any, ...], Counter[int]] = {}
     for update in updates:
@@ -262,7 +262,7 @@ def expected(table: Table, updates: Updates) -> Counter[tuple[Any, ...]]:
     return found
 
 
-def shown(table: Table, rows: list[Row]) -> Counter[tuple[Any, ...]]:
+def shown(table: TargetTable, rows: list[Row]) -> Counter[tuple[Any, ...]]:
     """The rows of a target in the same form; updates are consolidated."""
     names = [column.name for column in table.columns]
     if table.mode != "changes":
@@ -278,12 +278,12 @@ def shown(table: Table, rows: list[Row]) -> Counter[tuple[Any, ...]]:
 
 
 def delivered(
-    sink: Sink, tables: Sequence[Table], topics: MemoryTopics, spool_bytes: int = 1 << 20
+    sink: Sink, tables: Sequence[TargetTable], topics: MemoryTopics, spool_bytes: int = 1 << 20
 ) -> Delivery:
     """Deliver everything that is closed now."""
     formats = dict.fromkeys((table.collection for table in tables), "diff")
     delivery = Delivery(
-        sink, tables, Topics(topics.follow, formats, spool_bytes), print, wait=False
+        sink, tables, DeliveredTopics(topics.follow, formats, spool_bytes), print, wait=False
     )
     # Before its first batch a follower of several topics ends when one of them has nothing.
     delivery.run()
@@ -295,7 +295,7 @@ def upper_of(token: str | None) -> int:
     return BEFORE_ALL if token is None else int(msgspec.json.decode(token)["upper"])
 
 
-def judge(target: Target, tables: Sequence[Table], told: Story) -> int:
+def judge(target: Target, tables: Sequence[TargetTable], told: Story) -> int:
     """Compare each table with what it has to be at its frontier; return the least frontier.
 
     Tables of a target without transactions over several of them may have different frontiers.
@@ -310,7 +310,7 @@ def judge(target: Target, tables: Sequence[Table], told: Story) -> int:
     return min(uppers)
 
 
-def judge_overtaken(target: Target, tables: Sequence[Table], told: Story) -> None:
+def judge_overtaken(target: Target, tables: Sequence[TargetTable], told: Story) -> None:
     """Deliver; a second instance stops the first, and a third one ends it."""
     first, second = target.sink(), target.sink()
 
@@ -417,7 +417,7 @@ class SinkConformance:
         """By its name and its column, before anything is written."""
         told, tables = story(11, 2), tables_of(self.modes[0])
         delivered(target.sink(), tables, told.topics())
-        columns = (*tables[0].columns[:2], Column.of("price", "VARCHAR"))
+        columns = (*tables[0].columns[:2], TargetColumn.of("price", "VARCHAR"))
         new = replace(tables[1], name="new_lines")
         with pytest.raises(ConfigError, match=rf'{tables[0].name}.*"price"'):
             target.sink().open([new, replace(tables[0], columns=columns)])
@@ -429,7 +429,7 @@ class SinkConformance:
     def test_a_column_that_comes_later_is_added(self, target: Target, mode: Mode) -> None:
         """It is null in the rows before; a table of counted rows cannot get one."""
         table = tables_of(mode)[0]
-        wider = replace(table, columns=(*table.columns, Column.of("more", "VARCHAR")))
+        wider = replace(table, columns=(*table.columns, TargetColumn.of("more", "VARCHAR")))
         topics = MemoryTopics()
         one, two, three = (b'{"id":%d}' % number for number in (1, 2, 3))
         old, new = b'{"name":"a","price":1}', b'{"more":"x"}'
@@ -454,8 +454,8 @@ class SinkConformance:
     @pytest.mark.parametrize("mode", MODES)
     def test_every_type_comes_back(self, target: Target, mode: Mode) -> None:
         """With values at its bounds, and null."""
-        columns = tuple(Column.of(f"c{at}", kind) for at, (kind, _) in enumerate(TYPES))
-        table = Table("types", "all_types", mode, columns)
+        columns = tuple(TargetColumn.of(f"c{at}", kind) for at, (kind, _) in enumerate(TYPES))
+        table = TargetTable("types", "all_types", mode, columns)
         topics = MemoryTopics()
         rows = [
             {f"c{at}": _of(values, number) for at, (_, values) in enumerate(TYPES)}
@@ -482,9 +482,9 @@ class SinkConformance:
     def test_columns_have_any_names(self, target: Target, mode: Mode) -> None:
         """Also those that statements use themselves, and words of SQL."""
         names = ("time", "rows", "count", "n", "ends", "diff", "plus", "begun", "select", "s", "t")
-        columns = tuple(Column.of(name, "BIGINT") for name in names)
+        columns = tuple(TargetColumn.of(name, "BIGINT") for name in names)
         key = () if mode == "changes" else names[:2]
-        table, topics = Table("names", f"names_{mode}", mode, columns, key), MemoryTopics()
+        table, topics = TargetTable("names", f"names_{mode}", mode, columns, key), MemoryTopics()
         before, after = (_encoded(dict.fromkeys(names[2:], value)) for value in (1, 2))
         of_key = b'{"rows":5,"time":4}'
         changed: Updates = [(of_key, before, 3, -1), (of_key, after, 3, 1)]
@@ -532,10 +532,10 @@ class _Renamed:
         sink.name = self._name
         return sink
 
-    def rows(self, table: Table) -> list[Row]:
+    def rows(self, table: TargetTable) -> list[Row]:
         return self._target.rows(table)
 
-    def as_of(self, table: Table) -> tuple[int | None, list[Row]]:
+    def as_of(self, table: TargetTable) -> tuple[int | None, list[Row]]:
         return self._target.as_of(table)
 
     def away(self) -> AbstractContextManager[None]:

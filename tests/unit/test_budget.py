@@ -3,7 +3,7 @@
 import pytest
 
 from ikebana import Column, DeltaJoin, Input, JoinInput, Linear, Output, Plan, Upsert, steps
-from ikebana.arrangements.store import MemoryStore, Part
+from ikebana.arrangements.store import MemoryStore, PrefixStore
 from ikebana.arrangements.update import Interval
 from ikebana.errors import TooMuchError
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
@@ -20,7 +20,7 @@ from support.clocks import Clock
 
 def arranged(rows: int) -> Arrangement:
     """A key with so many rows, and one with a single row."""
-    found = Arrangement(Part(MemoryStore(), b"a"), Interval(0, 10), 0)
+    found = Arrangement(PrefixStore(MemoryStore(), b"a"), Interval(0, 10), 0)
     found.update([KeyedUpdate(b'"hot"', b"%d" % at, 1, 1) for at in range(rows)])
     found.update([KeyedUpdate(b'"cold"', b"0", 1, 1)])
     return found

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from ikebana.arrangements.manifest import Manifest
-from ikebana.arrangements.run import Run
+from ikebana.arrangements.run import RunEntry
 from ikebana.errors import AwayError
 from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.authoring.proposing.look import ColumnsSeen, UndeclaredColumn
@@ -66,7 +66,7 @@ def _report(number: int, count: int, noted: Sequence[Noted] = ()) -> BatchReport
             behind=0,
             counts={},
             manifest=Manifest(
-                "c", shard, version=5, runs=[Run("b", 0, 4, "s", 812, 90_210, 0, 0)]
+                "c", shard, version=5, runs=[RunEntry("b", 0, 4, "s", 812, 90_210, 0, 0)]
             ),
         )
         for shard in (0, 1)

@@ -1,7 +1,7 @@
 """The errors that stand: what updates of an error topic come to."""
 
 from ikebana.codecs.errors import error_record
-from ikebana.processor.base.diff_reader import History, PlacedUpdate
+from ikebana.processor.base.diff_reader import EarlierUpdates, PlacedUpdate
 from ikebana.processor.cli.errors import standing
 
 
@@ -16,8 +16,8 @@ def test_what_was_taken_back_does_not_stand() -> None:
     other = error_record("other", None, None, None)
     found = standing(
         [
-            History([update(one, 1, 1), update(other, 2, 2)]),
-            History([update(one, 3, -1), update(other, 4, -1), update(one, 5, 1)]),
+            EarlierUpdates([update(one, 1, 1), update(other, 2, 2)]),
+            EarlierUpdates([update(one, 3, -1), update(other, 4, -1), update(one, 5, 1)]),
         ]
     )
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import ikebana as ik
-from ikebana.delivering.delivery import Probes, Standing
+from ikebana.delivering.delivery import DeliveryProbes, DeliveryProgress
 from ikebana.delivering.sink_plan import SinkPlan, sink_plan
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring import pipeline
@@ -182,23 +182,27 @@ def test_one_of_several_sinks_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("standing", "ready", "reason"),
+    ("progress", "ready", "reason"),
     [
-        (Standing(None, 0, 0, None, 0, ""), False, "catching up"),
-        (Standing(7, 3, 1, 2.0, 5, ""), True, "delivering"),
-        (Standing(7, 3, 1, 99.0, 5, ""), False, "catching up"),
-        (Standing(7, 3, 1, 2.0, 5, 'sink "s" waits'), False, 'sink "s" waits'),
+        (DeliveryProgress(None, 0, 0, None, 0, ""), False, "catching up"),
+        (DeliveryProgress(7, 3, 1, 2.0, 5, ""), True, "delivering"),
+        (DeliveryProgress(7, 3, 1, 99.0, 5, ""), False, "catching up"),
+        (DeliveryProgress(7, 3, 1, 2.0, 5, 'sink "s" waits'), False, 'sink "s" waits'),
     ],
 )
-def test_probes_say_how_a_delivery_stands(standing: Standing, ready: bool, reason: str) -> None:  # noqa: FBT001
+def test_probes_say_how_a_delivery_stands(
+    progress: DeliveryProgress,
+    ready: bool,  # noqa: FBT001
+    reason: str,
+) -> None:
     """Ready is what has everything that is closed, and no target that is away."""
-    probes = Probes("s", lambda: standing, 60)
+    probes = DeliveryProbes("s", lambda: progress, 60)
 
     good, body = probes.ready()
     _, text = probes.scrape("")
 
     assert (good, json.loads(body)["reason"]) == (ready, reason)
     assert probes.live()[0]
-    assert f'ikebana_delivered_updates_total{{sink="s"}} {standing.updates}.0'.encode() in text
-    waits = 1.0 if standing.waits else 0.0
+    assert f'ikebana_delivered_updates_total{{sink="s"}} {progress.updates}.0'.encode() in text
+    waits = 1.0 if progress.waits else 0.0
     assert f'ikebana_delivered_waits{{sink="s"}} {waits}'.encode() in text

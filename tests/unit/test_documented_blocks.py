@@ -97,7 +97,7 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, ModuleType]:
     return found
 
 
-def planned(block: Block, folder: Path) -> pipeline.Pipeline:
+def planned(block: Block, folder: Path) -> pipeline.ConfiguredPlan:
     """What a block says, with the sections that it leaves out."""
     path = folder / "documented.yaml"
     missing = [line for key, line in REST.items() if key not in yaml.safe_load(block.text)]

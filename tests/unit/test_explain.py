@@ -27,7 +27,7 @@ from ikebana.processor.base.texts import printable
 from ikebana.processor.cli.plan import explain_command
 from ikebana.processor.explain import reading
 from ikebana.processor.explain.explanation import Cost, Explanation, explained
-from ikebana.processor.explain.graph import Arrow, Box, Graph
+from ikebana.processor.explain.graph import Arrow, Box, Diagram
 from ikebana.processor.explain.page import html
 from ikebana.processor.explain.pictures import (
     LINES,
@@ -559,7 +559,7 @@ def overlaps(one: BoxPlace, other: BoxPlace) -> bool:
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> tuple[Graph, dict[str, Size]]:
+def graphs(draw: st.DrawFn) -> tuple[Diagram, dict[str, Size]]:
     """Graphs without cycles, with boxes of all sizes."""
     count = draw(st.integers(1, 9))
     kinds = st.sampled_from(["operator", "output"])
@@ -570,12 +570,12 @@ def graphs(draw: st.DrawFn) -> tuple[Graph, dict[str, Size]]:
     arrows = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
     sides = st.integers(20, 300)
     sizes = {box.id: Size(draw(sides), draw(sides)) for box in boxes}
-    return Graph("g", boxes, tuple(arrows)), sizes
+    return Diagram("g", boxes, tuple(arrows)), sizes
 
 
 @unhurried
 @given(graphs())
-def test_boxes_do_not_overlap_and_arrows_go_right(drawn: tuple[Graph, dict[str, Size]]) -> None:
+def test_boxes_do_not_overlap_and_arrows_go_right(drawn: tuple[Diagram, dict[str, Size]]) -> None:
     """Boxes lie apart and within the picture; arrows lead from a right side to a left one."""
     graph, sizes = drawn
     places, routes, wide, high = layout(graph, sizes)
@@ -595,7 +595,7 @@ def test_boxes_do_not_overlap_and_arrows_go_right(drawn: tuple[Graph, dict[str, 
 
 @unhurried
 @given(graphs())
-def test_arrows_pass_beside_boxes(drawn: tuple[Graph, dict[str, Size]]) -> None:
+def test_arrows_pass_beside_boxes(drawn: tuple[Diagram, dict[str, Size]]) -> None:
     """An arrow over several layers has a lane in each, which no box lies in."""
     graph, sizes = drawn
     places, routes, _, _ = layout(graph, sizes)
@@ -608,7 +608,7 @@ def test_arrows_pass_beside_boxes(drawn: tuple[Graph, dict[str, Size]]) -> None:
 def test_a_box_without_arrows_lies_below_the_others() -> None:
     """It takes no place in a row that an arrow goes through."""
     boxes = (Box("a", "topic", "a"), Box("alone", "output", "alone"), Box("b", "output", "b"))
-    graph = Graph("g", boxes, (Arrow("a", "b"),))
+    graph = Diagram("g", boxes, (Arrow("a", "b"),))
     places = layout(graph, {box.id: Size(50, 40) for box in boxes}).places
 
     assert places["a"].top == places["b"].top == 0
@@ -619,7 +619,7 @@ def test_boxes_are_ordered_so_that_arrows_do_not_cross() -> None:
     """Where an order without crossings exists in a plain case, it is found."""
     boxes = tuple(Box(name, "operator", name) for name in ("a", "b", "c", "d", "e", "f"))
     arrows = (Arrow("a", "f"), Arrow("b", "e"), Arrow("c", "d"))
-    places = layout(Graph("g", boxes, arrows), {b.id: Size(50, 40) for b in boxes}).places
+    places = layout(Diagram("g", boxes, arrows), {b.id: Size(50, 40) for b in boxes}).places
 
     assert [places[a].middle == places[b].middle for a, b in arrows] == [True, True, True]
 

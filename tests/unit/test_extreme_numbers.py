@@ -42,8 +42,8 @@ from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.spark.topic_source import RowMaker
 from ikebana.serving import layout, sql, wire
-from ikebana.serving.layout import Meta, StoredTotals, TimePart, Totals
-from ikebana.serving.view import Row
+from ikebana.serving.layout import CollectionSize, Meta, StoredTotals, TimePart
+from ikebana.serving.view import ViewRow
 from ikebana.testing import Run, Topics
 
 NUMBERS = (2**31, -(2**31), 2**53, -(2**53), 2**62, -(2**62), LARGEST, -LARGEST)
@@ -198,9 +198,9 @@ def test_a_served_count_of_64_bits_is_stored_as_a_number(most: int) -> None:
     """As it was before larger ones could be stored."""
     state = {b"a": most, b"b": -1}
     packed = msgspec.msgpack.encode(state)
-    totals = Totals(1, 2, most, 2)
+    totals = CollectionSize(1, 2, most, 2)
     meta = Meta("t", "diff", 0, 9, 8, 0, StoredTotals.of(totals), b"place")
-    part = TimePart(meta.totals, [layout.Update(b"k", b"v", LARGEST)])
+    part = TimePart(meta.totals, [layout.StoredUpdate(b"k", b"v", LARGEST)])
 
     assert layout.encode_state(state) == b"\x02" + packed
     assert layout.encode_diffs(state) == b"\x03" + packed
@@ -212,9 +212,9 @@ def test_a_served_count_of_64_bits_is_stored_as_a_number(most: int) -> None:
 def test_a_served_count_is_read_as_it_was_stored(count: int) -> None:
     """However large it is, beside others."""
     state = {b"a": count, b"b": -1}
-    totals = Totals(1, 2, count, 2)
+    totals = CollectionSize(1, 2, count, 2)
     meta = Meta("t", "diff", 0, 9, 8, 0, StoredTotals.of(totals), b"place")
-    part = TimePart(meta.totals, [layout.Update(b"k", b"v", LARGEST)])
+    part = TimePart(meta.totals, [layout.StoredUpdate(b"k", b"v", LARGEST)])
 
     assert layout.decode_state(layout.encode_state(state)) == state
     assert layout.decode_undo(layout.encode_state(state)) == (state, True)
@@ -231,7 +231,7 @@ def test_a_column_of_64_bits_has_no_larger_count() -> None:
     updates = [KeyedUpdate(b"1", b"{}", 3, larger)]
 
     with pytest.raises(ConfigError, match="a count is beyond 64 bits"):
-        wire.rows_table([Row(b"1", {b"{}": larger})])
+        wire.rows_table([ViewRow(b"1", {b"{}": larger})])
     with pytest.raises(ConfigError, match="a count is beyond 64 bits"):
         sql.table_of([(b"1", b"{}", larger)])
     with pytest.raises(SourceError, match=r'column diff of "t": a count is beyond 64 bits'):

@@ -10,7 +10,7 @@ import pytest
 
 from ikebana.delivering import delta, iceberg, parquet
 from ikebana.delivering.lake import LakeSink
-from ikebana.delivering.sink import MODES, Batch, Mode, Table
+from ikebana.delivering.sink import MODES, Batch, Mode, TargetTable
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.deliver_part import ParquetPart
 from support.lake_targets import NAMESPACE, TARGETS, DeltaTarget, IcebergTarget, ParquetTarget
@@ -34,11 +34,11 @@ def _order(number: object, name: str, time: int, diff: int) -> tuple[bytes, byte
     return key, f'{{"name":"{name}","price":1}}'.encode(), time, diff
 
 
-def _names(target: LakeTarget, table: Table = TABLE) -> list[tuple[Any, ...]]:
+def _names(target: LakeTarget, table: TargetTable = TABLE) -> list[tuple[Any, ...]]:
     return sorted((row["id"] or 0, row["name"]) for row in target.rows(table))
 
 
-def _files(target: LakeTarget, table: Table) -> int:
+def _files(target: LakeTarget, table: TargetTable) -> int:
     """How many files the table has now."""
     if isinstance(target, DeltaTarget):
         return len(target.load(table).file_uris())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ikebana.delivering.sink import ID, Sink, Table
+from ikebana.delivering.sink import ID, Sink, TargetTable
 from support.memory_sink import MemorySink, MemoryTarget
 from support.sink_conformance import SinkConformance
 
@@ -18,13 +18,13 @@ class _Target:
     def sink(self) -> Sink:
         return MemorySink(self._target)
 
-    def rows(self, table: Table) -> list[dict[str, Any]]:
+    def rows(self, table: TargetTable) -> list[dict[str, Any]]:
         return [
             {name: value for name, value in row.items() if name != ID}
             for row in self._target.tables.get(table.name, [])
         ]
 
-    def as_of(self, table: Table) -> tuple[int | None, list[dict[str, Any]]]:
+    def as_of(self, table: TargetTable) -> tuple[int | None, list[dict[str, Any]]]:
         return self._target.uppers.get(table.name), self.rows(table)
 
     @contextmanager

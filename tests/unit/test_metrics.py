@@ -17,12 +17,12 @@ from msgspec.structs import replace
 
 from ikebana import DeltaJoin, EventTime, JoinInput
 from ikebana.arrangements.manifest import Manifest
-from ikebana.arrangements.run import Run
+from ikebana.arrangements.run import RunEntry
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.base.fast_paths import FastPath
 from ikebana.processor.base.notices import Notice
-from ikebana.processor.base.rows import Seen
+from ikebana.processor.base.rows import TimesReport
 from ikebana.processor.base.sharding import Hot
 from ikebana.processor.checkpoint.commits import FillProgress, Marker
 from ikebana.processor.planning import progress
@@ -65,7 +65,7 @@ def plan_of(time: TimeDomain = "ingest") -> Plan:
     )
 
 
-def marker(shard: int, *runs: Run, took: dict[str, float] | None = None) -> Marker:
+def marker(shard: int, *runs: RunEntry, took: dict[str, float] | None = None) -> Marker:
     return Marker(
         checkpoint="c",
         epoch=0,
@@ -100,8 +100,8 @@ def report(*markers: Marker) -> BatchReport:
     )
 
 
-BASE = Run("b", 0, 4, "s4", 10, 100, 0, 0)
-DELTA = Run("d", 4, 5, "s5", 2, 20, 0, 0)
+BASE = RunEntry("b", 0, 4, "s4", 10, 100, 0, 0)
+DELTA = RunEntry("d", 4, 5, "s5", 2, 20, 0, 0)
 
 
 @pytest.fixture
@@ -250,7 +250,7 @@ HELD = InputsState(40, {"orders": 90, "customers": 40}, [], ["customers"], ahead
 def waits(monitor: Monitor, standing: InputsState, greatest: int, waiting: int) -> None:
     """A batch has read up to a time, and its frontier is where inputs stand."""
     monitor.started("c", 1, None, lambda: standing)
-    seen = replace(marker(0), seen=[Seen("orders", "orders", 0, greatest)])
+    seen = replace(marker(0), seen=[TimesReport("orders", "orders", 0, greatest)])
     monitor.batch(report(seen)._replace(waiting=waiting))
     upper = standing.upper
     monitor.trigger(TriggerReport(PHASES, {"order": upper}, BatchProgress(15, 15, upper, upper)))

@@ -7,7 +7,7 @@ import pytest
 
 from ikebana import EventTime, Input, Output, Plan
 from ikebana.codecs.diff import pack_times
-from ikebana.processor.base.rows import Seen
+from ikebana.processor.base.rows import TimesReport
 from ikebana.processor.base.transition import Replayed, Stage, Transition
 from ikebana.processor.topics import event_time, taking
 from ikebana.processor.topics.event_time import EventTimes, TimeBounds
@@ -110,9 +110,9 @@ def test_what_is_known_is_of_the_batches_before() -> None:
         (),
         (Output("out", "a", "out"),),
     )
-    seen = [Seen("b", "b", 0, greatest=9), Seen("b", "b", 0, greatest=6)]
+    seen = [TimesReport("b", "b", 0, greatest=9), TimesReport("b", "b", 0, greatest=6)]
 
-    both = [*seen, Seen("b", "b", 1, greatest=7)]
+    both = [*seen, TimesReport("b", "b", 1, greatest=7)]
     frontiers = [
         learned(plan, {}, ShardReports(3, told), {}, {"b": {0: 9, 1: 9}}, {})["b"].frontier
         for told in (seen, both)

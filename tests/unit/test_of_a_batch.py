@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Dropped, Manifest
-from ikebana.arrangements.run import Run
+from ikebana.arrangements.run import RunEntry
 from ikebana.codecs.change import Column
 from ikebana.codecs.diff import pack_times
 from ikebana.errors import CheckpointError, FencedError
-from ikebana.processor.base.rows import Seen, Tick, Upserts, pack
+from ikebana.processor.base.rows import Tick, TimesReport, Upserts, pack
 from ikebana.processor.base.transition import Replayed, Stage, Transition
 from ikebana.processor.checkpoint.commits import (
     Adopt,
@@ -34,7 +34,7 @@ from ikebana.processor.kafka.progress_topic import closings
 from ikebana.processor.planning import outputs
 from support.histories import PLAN, born, marker, offset
 
-STATE = Manifest("ours", 0, 3, [Run("a run", 0, 3, "state", 1, 1, 1, 0)])
+STATE = Manifest("ours", 0, 3, [RunEntry("a run", 0, 3, "state", 1, 1, 1, 0)])
 OTHER_STATE = replace(STATE, version=4)
 
 
@@ -284,7 +284,7 @@ def test_only_the_last_batch_tells_of_new_joins() -> None:
 
 def test_shards_that_are_gone_report_of_the_last_batch_before_the_rescaling_only() -> None:
     """R16. What they have seen counts; a transition does not wait for them."""
-    seen = Seen("in", "topic", 0, greatest=7)
+    seen = TimesReport("in", "topic", 0, greatest=7)
     done = marker(0, 3, replayed=Replayed(["a"]), facts={"in": [5, 1]})
     gone = marker(1, 3, retired=True, seen=[seen], facts={"in": [5, 2]})
     long_gone = marker(2, 1, retired=True, facts={"in": [5, 4]})

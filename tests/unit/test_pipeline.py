@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException, Producer
 from ikebana.codecs.formats import FORMATS
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.operator_kinds import OperatorPart
-from ikebana.processor.authoring.pipeline import Pipeline, parse, read
+from ikebana.processor.authoring.pipeline import ConfiguredPlan, parse, read
 from ikebana.processor.authoring.pipeline_file import PipelineFile
 from ikebana.processor.authoring.settings import (
     KAFKA_NAMES,
@@ -22,7 +22,7 @@ from ikebana.processor.authoring.settings import (
     SettingsError,
     redacted,
 )
-from ikebana.processor.authoring.values import Part
+from ikebana.processor.authoring.values import Section
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.planning.starts import FORMS
 
@@ -79,7 +79,7 @@ run: {checkpoint: c}
 """
 
 
-def parsed(text: str, environ: Mapping[str, str] | None = None) -> Pipeline:
+def parsed(text: str, environ: Mapping[str, str] | None = None) -> ConfiguredPlan:
     return parse(text, "p.yaml", environ=environ or {})
 
 
@@ -95,7 +95,7 @@ def problems(text: str, environ: Mapping[str, str] | None = None) -> list[str]:
 
 def test_every_key_of_a_file_is_in_its_plan_and_settings() -> None:
     """The file says all that a plan and settings hold, and nothing is dropped."""
-    assert parsed(WHOLE) == Pipeline(
+    assert parsed(WHOLE) == ConfiguredPlan(
         Plan(
             "whereabouts",
             inputs=(Input("flights", ("flights", "more-flights"), "json", "bytes", "latest"),),
@@ -133,7 +133,7 @@ def test_every_key_of_a_file_is_in_its_plan_and_settings() -> None:
 
 def test_a_file_has_the_defaults_of_the_python_api() -> None:
     """What a file does not say is what `Plan` and `Settings` take it to be."""
-    assert parsed(LEAST) == Pipeline(
+    assert parsed(LEAST) == ConfiguredPlan(
         Plan(
             "p",
             inputs=(Input("i", ("in",)),),
@@ -752,7 +752,11 @@ def test_the_repr_of_settings_shows_no_secret() -> None:
         sink_kafka=secrets,
         spark={"spark.hadoop.fs.s3a.secret.key": "hunter2"},
     )
-    for shown in (repr(settings), str(settings), f"{Pipeline(parsed(LEAST).plan, settings)}"):
+    for shown in (
+        repr(settings),
+        str(settings),
+        f"{ConfiguredPlan(parsed(LEAST).plan, settings)}",
+    ):
         assert "hunter2" not in shown
         assert "'client.id': 'me'" in shown
         assert "checkpoint='s3://***@bucket/x'" in shown
@@ -794,7 +798,7 @@ def documented() -> str:
     return (ROOT / "docs" / "pipeline-file.md").read_text(encoding="utf-8")
 
 
-def keys_of(part: type[Part], prefix: str = "") -> list[str]:
+def keys_of(part: type[Section], prefix: str = "") -> list[str]:
     keys = []
     for key, annotation in part.keys().items():
         inner: Any = annotation
@@ -804,11 +808,11 @@ def keys_of(part: type[Part], prefix: str = "") -> list[str]:
             continue
         inner = get_args(inner)[0] if get_origin(inner) is Annotated else inner
         # A section that may be left out.
-        parts = [a for a in get_args(inner) if isinstance(a, type) and issubclass(a, Part)]
+        parts = [a for a in get_args(inner) if isinstance(a, type) and issubclass(a, Section)]
         inner = parts[0] if type(None) in get_args(inner) and parts else inner
         if get_args(inner)[:1] == (str,) and isinstance(get_args(inner)[1], type):
             inner, path = get_args(inner)[1], path + ".<name>"
-        if isinstance(inner, type) and issubclass(inner, Part):
+        if isinstance(inner, type) and issubclass(inner, Section):
             keys += keys_of(inner, path + ".")
         else:
             keys.append(prefix + key)

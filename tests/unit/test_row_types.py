@@ -27,7 +27,7 @@ class Everything(TypedDict):
     perhaps: int | None
     left_out: NotRequired[str]
     exact: Annotated[float, "DECIMAL(12,2)"]
-    placed: Annotated[str, ik.Sql("TIMESTAMP", encoding="timestamp-micros")] | None
+    placed: Annotated[str, ik.ColumnType("TIMESTAMP", encoding="timestamp-micros")] | None
     listed: list[int]
     nested: Address
     anything: Any

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import MANY_BYTES, MANY_GONE, MERGE_WIDTH, to_merge
-from ikebana.arrangements.run import Change, Head, Run
+from ikebana.arrangements.run import Change, Head, RunEntry
 from ikebana.errors import StateFileError
 
 HASH = "0123456789abcdef"
@@ -69,7 +69,7 @@ def test_a_run_is_read_as_it_was_written(
     assert [change for block in listed for change in block] == changes
     size = (Path(folder.path) / run.name).stat().st_size
     plain = sum(len(key) + len(value or b"") for key, value in changes)
-    assert run == Run(run.name, 3, 5, "state 5", len(changes), size, plain, 0)
+    assert run == RunEntry(run.name, 3, 5, "state 5", len(changes), size, plain, 0)
     assert runs.bounds(run.name) == (3, 5)
 
 
@@ -280,10 +280,12 @@ def test_a_writer_that_fails_leaves_no_file(tmp_path: Path) -> None:
     assert list((tmp_path / "state").iterdir()) == []
 
 
-def _runs(lengths: Iterable[int], sizes: Iterable[int]) -> list[Run]:
-    found, upper = list[Run](), 0
+def _runs(lengths: Iterable[int], sizes: Iterable[int]) -> list[RunEntry]:
+    found, upper = list[RunEntry](), 0
     for length, size in zip(lengths, sizes, strict=True):
-        found.append(Run(f"run {upper}", upper, upper + length, f"state {upper}", 1, size, 0, 0))
+        found.append(
+            RunEntry(f"run {upper}", upper, upper + length, f"state {upper}", 1, size, 0, 0)
+        )
         upper += length
     return found
 
@@ -335,7 +337,7 @@ def test_what_deletes_half_of_what_there_is_is_merged_soon(
     sizes: list[int], gone: list[int], expected: int
 ) -> None:
     runs = [
-        Run("", at, at + 1, "", 1, size, size, of)
+        RunEntry("", at, at + 1, "", 1, size, size, of)
         for at, (size, of) in enumerate(zip(sizes, gone, strict=True))
     ]
 
@@ -354,7 +356,7 @@ def test_equal_deltas_make_few_runs_and_are_rewritten_few_times(
 
     Merged, `distinct` deltas are all that is not overwritten.
     """
-    line, rewritten = list[Run](), 0
+    line, rewritten = list[RunEntry](), 0
     bound = math.log(deltas, MERGE_WIDTH) + 1
     for version in range(deltas):
         if count := to_merge(line):
@@ -362,8 +364,8 @@ def test_equal_deltas_make_few_runs_and_are_rewritten_few_times(
             lower, upper = replaced[0].lower, replaced[-1].upper
             weight = size * min(upper - lower, distinct)
             rewritten += weight
-            line[-count:] = [Run("run", lower, upper, f"state {upper}", 1, weight, 0, 0)]
-        line.append(Run("delta", version, version + 1, f"state {version + 1}", 1, size, 0, 0))
+            line[-count:] = [RunEntry("run", lower, upper, f"state {upper}", 1, weight, 0, 0)]
+        line.append(RunEntry("delta", version, version + 1, f"state {version + 1}", 1, size, 0, 0))
         assert line[0].lower == 0
         assert all(before.upper == after.lower for before, after in pairwise(line))
         assert len(line) <= 1 + MERGE_WIDTH * bound
@@ -374,13 +376,15 @@ def test_equal_deltas_make_few_runs_and_are_rewritten_few_times(
 @given(deltas=st.integers(1000, 4000))
 def test_every_change_is_rewritten_about_log_n_times(deltas: int) -> None:
     """Where nothing is overwritten, no change is an unlucky one."""
-    line, rewrites = list[Run](), [0] * deltas
+    line, rewrites = list[RunEntry](), [0] * deltas
     for version in range(deltas):
         if count := to_merge(line):
             lower, upper = line[-count].lower, line[-1].upper
             for merged in range(lower, upper):
                 rewrites[merged] += 1
-            line[-count:] = [Run("run", lower, upper, f"state {upper}", 1, upper - lower, 0, 0)]
-        line.append(Run("delta", version, version + 1, f"state {version + 1}", 1, 1, 0, 0))
+            line[-count:] = [
+                RunEntry("run", lower, upper, f"state {upper}", 1, upper - lower, 0, 0)
+            ]
+        line.append(RunEntry("delta", version, version + 1, f"state {version + 1}", 1, 1, 0, 0))
 
     assert max(rewrites) <= math.log2(deltas) + math.log(deltas, MERGE_WIDTH)

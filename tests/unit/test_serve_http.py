@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from ikebana.arrangements.update import LARGEST
 from ikebana.processor.watching.guard import EVERYTHING, Access, AccessLimits
 from ikebana.serving.arrangement import Retention
-from ikebana.serving.http_server import Probes, application
+from ikebana.serving.http_server import ServiceProbes, application
 from ikebana.serving.operations import OPERATIONS, Bell, Callers, Position
 from ikebana.serving.parameters import READS, Subscribe
 from ikebana.serving.permitted import Permitted
@@ -57,8 +57,8 @@ def _client(service: Service, limits: AccessLimits = AccessLimits()) -> TestClie
             bell = Bell()
             callers = Callers(service, bell)
 
-            def probes(views: Permitted) -> Probes:
-                return Probes(service, views, 60, lambda: callers.open)
+            def probes(views: Permitted) -> ServiceProbes:
+                return ServiceProbes(service, views, 60, lambda: callers.open)
 
             made.append(application(callers, probes, limits))
             service.listen(bell.ring)

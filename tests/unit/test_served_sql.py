@@ -10,13 +10,13 @@ import pytest
 from ikebana.errors import IkebanaError
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.serving import sql
-from ikebana.serving.sql import Limits, Query, SqlError, parsed
+from ikebana.serving.sql import ParsedQuery, QueryLimits, SqlError, parsed
 from ikebana.serving.view import (
     ArrangementView,
     Bounds,
-    Row,
     UnknownCollectionError,
     UnreadableTimeError,
+    ViewRow,
 )
 from support.served_topics import MemoryTopics, caught_up, serving
 
@@ -55,7 +55,7 @@ def views(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
 def run(views: Callable[[str], ArrangementView]) -> Run:
     """Run a query; return its rows."""
 
-    def rows(text: str, as_of: int | None = None, limits: Limits = Limits()) -> Any:  # noqa: B008
+    def rows(text: str, as_of: int | None = None, limits: QueryLimits = QueryLimits()) -> Any:  # noqa: B008
         return sql.run(text, views, as_of, limits).table.to_pylist()
 
     return rows
@@ -196,7 +196,7 @@ def test_the_sandbox_holds_where_the_judgement_does_not(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DuckDB itself has no files, no network, no Python, and no settings to change."""
-    monkeypatch.setattr("ikebana.serving.sql.parsed", lambda _: Query([], {}))
+    monkeypatch.setattr("ikebana.serving.sql.parsed", lambda _: ParsedQuery([], {}))
     secret = pa.table({"a": [1]})
     for text in (
         "SELECT * FROM '/etc/passwd'",
@@ -228,22 +228,22 @@ def test_time_memory_rows_and_bytes_have_limits(run: Run) -> None:
     """Each with a reason."""
     endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
     with pytest.raises(SqlError, match="took too long"):
-        run(endless, limits=Limits(seconds=0.2))
+        run(endless, limits=QueryLimits(seconds=0.2))
     with pytest.raises(SqlError, match="more than 10 rows"):
-        run("SELECT * FROM range(100)", limits=Limits(rows=10))
+        run("SELECT * FROM range(100)", limits=QueryLimits(rows=10))
     with pytest.raises(SqlError, match=r"[Mm]emory"):
         run(
             "SELECT count(DISTINCT r) FROM (SELECT hash(range)::VARCHAR r FROM range(20000000))",
-            limits=Limits(memory_bytes=64 << 20),
+            limits=QueryLimits(memory_bytes=64 << 20),
         )
     with pytest.raises(SqlError, match=r'all of "planes": it has \d+ bytes'):
-        run("SELECT * FROM planes", limits=Limits(read_bytes=20))
+        run("SELECT * FROM planes", limits=QueryLimits(read_bytes=20))
 
 
 def test_a_result_has_the_limit_of_the_memory(run: Run) -> None:
     """DuckDB does not count what it gives away."""
     text = "SELECT repeat('x', 10000) AS s FROM range(4000)"
-    limits = Limits(memory_bytes=16 << 20)
+    limits = QueryLimits(memory_bytes=16 << 20)
 
     with pytest.raises(SqlError, match="gives more than 16,777,216 bytes"):
         run(text, limits=limits)
@@ -255,8 +255,8 @@ def test_a_small_value_that_is_there_often_is_large(run: Run) -> None:
     text = "SELECT count(*) AS n FROM often"
 
     with pytest.raises(SqlError, match="more than 1,048,576 bytes"):
-        run(text, limits=Limits(read_bytes=1 << 20))
-    assert run(text, limits=Limits(read_bytes=2 << 20)) == [{"n": 100_000}]
+        run(text, limits=QueryLimits(read_bytes=1 << 20))
+    assert run(text, limits=QueryLimits(read_bytes=2 << 20)) == [{"n": 100_000}]
 
 
 def test_a_value_that_is_less_than_nothing_is_no_row(run: Run) -> None:
@@ -290,5 +290,5 @@ def test_the_rows_of_a_view_are_not_changed_by_reading(
     before = list(views("planes").rows(Bounds(), 19))
     run("SELECT * FROM planes")
     assert list(views("planes").rows(Bounds(), 19)) == before
-    assert before[0] == Row(b'{"id":1}', {PLANES[0][1]: 1})
+    assert before[0] == ViewRow(b'{"id":1}', {PLANES[0][1]: 1})
     assert KeyedUpdate(*PLANES[0]).diff == 1

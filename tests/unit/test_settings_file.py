@@ -17,7 +17,7 @@ run: {shards: 2}
 """
 
 
-def read(folder: Path, settings: str, text: str = PIPELINE) -> pipeline.Pipeline:
+def read(folder: Path, settings: str, text: str = PIPELINE) -> pipeline.ConfiguredPlan:
     """Both files as `ikebana run` reads them."""
     (folder / "pipeline.yaml").write_text(text)
     (folder / "settings.yaml").write_text(settings)

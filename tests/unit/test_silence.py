@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ikebana import EventTime, Input, Output, Plan, Upsert
-from ikebana.processor.base.rows import Seen
+from ikebana.processor.base.rows import TimesReport
 from ikebana.processor.topics.event_time import Silence, Where
 
 PATIENT = EventTime(clock="kafka", idle_ms=10_000)
@@ -34,7 +34,7 @@ class Clock:
         """The silent partitions of each input; `heard` is what a further batch has had."""
         if heard is not None:
             self.batch += 1
-        seen = [Seen(name, "t", partition, greatest=1) for name, partition in heard or ()]
+        seen = [TimesReport(name, "t", partition, greatest=1) for name, partition in heard or ()]
         self.silence.learn(self.batch, seen, moment)
         found = self.silence.idle({"t": read}, {"t": read if ends is None else ends}, moment)
         return {name: _numbers(where) for name, where in found.items() if where}
@@ -97,7 +97,7 @@ def test_a_batch_is_heard_once() -> None:
     clock = Clock(A, NEVER)
     assert clock.idle(0, {0: 1}, heard=[("a", 0)]) == {}
     for moment in range(1, 10):
-        clock.silence.learn(clock.batch, [Seen("a", "t", 0, greatest=1)], moment)
+        clock.silence.learn(clock.batch, [TimesReport("a", "t", 0, greatest=1)], moment)
 
     assert clock.idle(10, {0: 1}) == {"a": [0]}
 

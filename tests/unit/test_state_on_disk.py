@@ -14,7 +14,7 @@ from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Dropped, Manifest
 from ikebana.arrangements.rocks import LocalDamageError, LocalDatabases, OpenDatabases
-from ikebana.arrangements.run import Change, Head, Run
+from ikebana.arrangements.run import Change, Head, RunEntry
 from ikebana.arrangements.shard import Shard, entries, opened
 from ikebana.arrangements.store import Store
 from ikebana.processor.base.rows import KeyedUpdate
@@ -84,7 +84,9 @@ def long(key: int) -> Change:
 
 def test_fields_of_a_later_version_are_passed_over() -> None:
     """Of manifests and of the heads of runs, as long as the format is the same."""
-    manifest = Manifest("ours", 1, 2, [Run("a.run", 0, 2, "s", 3, 4, 5, 6)], [Dropped(5, "b.run")])
+    manifest = Manifest(
+        "ours", 1, 2, [RunEntry("a.run", 0, 2, "s", 3, 4, 5, 6)], [Dropped(5, "b.run")]
+    )
     plain = msgspec.to_builtins(manifest)
     plain["runs"][0]["later"] = plain["later"] = 7
     head = Head("ours", 1, 0, 2, ["r", "s"])

@@ -12,7 +12,7 @@ from rich.console import Console
 from ikebana.errors import AccessError, AwayError, ConfigError, IkebanaError
 from ikebana.processor.cli import top
 from ikebana.processor.cli.http_options import trusting
-from ikebana.processor.cli.top import Look, Server, page, top_command
+from ikebana.processor.cli.top import Server, StatusAnswer, page, top_command
 from ikebana.processor.watching import guard
 from ikebana.processor.watching.guard import Access
 from ikebana.processor.watching.health import Health, HealthLimits
@@ -78,8 +78,8 @@ def test_rates_are_of_two_looks() -> None:
         "updates": 1_000,
     }
 
-    def look(at: float, updates: int) -> Look:
-        return Look(
+    def look(at: float, updates: int) -> StatusAnswer:
+        return StatusAnswer(
             at, is_run=False, answer={"newest": 8, "collections": [{**told, "updates": updates}]}
         )
 
@@ -110,9 +110,9 @@ def test_all_of_a_run_is_on_its_page() -> None:
         "counted": {"errors": 3, "late": 0},
         "state": {"shards": 4, "bytes": 2_000_000, "entries": 10},
     }
-    first = Look(1, is_run=True, answer=told)
+    first = StatusAnswer(1, is_run=True, answer=told)
     more = {**told, "records": 300, "outputs": {"out": {**told["outputs"]["out"], "updates": 90}}}  # type: ignore[index]
-    text = _text(page(first, Look(2, is_run=True, answer=more)))
+    text = _text(page(first, StatusAnswer(2, is_run=True, answer=more)))
     for part in ("shop: ready (keeps up)", "lag 1.5 s", "300 records, 200 /s", "1 restart"):
         assert part in text
     assert "state 2.0 MB, 10 entries" in text

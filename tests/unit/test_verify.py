@@ -7,9 +7,9 @@ from ikebana.codecs.diff import ProgressRecord, Promise
 from ikebana.errors import SourceError
 from ikebana.processor.base.diff_reader import (
     ClosedBatch,
-    History,
-    Part,
+    EarlierUpdates,
     PlacedUpdate,
+    TopicPart,
     decode,
     portions,
     split,
@@ -48,7 +48,7 @@ def at(offset: int, key: str, value: str, time: int, diff: int) -> PlacedUpdate:
     return PlacedUpdate(key.encode(), value.encode(), time, diff, 0, offset)
 
 
-def offence(*parts: Part, complete: bool = True) -> str | None:
+def offence(*parts: TopicPart, complete: bool = True) -> str | None:
     """The sentence of the first offence."""
     verifier = Verifier("t", complete=complete)
     for part in parts:
@@ -154,7 +154,7 @@ def test_no_progress_is_not_verifiable() -> None:
         ),
     ],
 )
-def test_an_offence_names_the_batch_or_the_record(later: Part, sentence: str) -> None:
+def test_an_offence_names_the_batch_or_the_record(later: TopicPart, sentence: str) -> None:
     """The first offence is a sentence with the record's place, or the batch's number."""
     assert offence(FRANK, later) == sentence
 
@@ -195,7 +195,7 @@ def _promised(
     return ClosedBatch(progress(batch, lower, upper, len(updates), promise=promise), [*updates])
 
 
-def _verified(*parts: Part, complete: bool = True) -> Verifier:
+def _verified(*parts: TopicPart, complete: bool = True) -> Verifier:
     verifier = Verifier("t", complete=complete)
     for part in parts:
         verifier.feed(part)
@@ -302,7 +302,7 @@ def test_the_promise_before_is_checked_until_a_stronger_one_holds() -> None:
 
 def test_history_may_be_that_of_a_weaker_promise() -> None:
     """The progress of before the edit was deleted; what the first batch comes to is judged."""
-    history = History([at(0, "a", "x", 3, 1), at(1, "a", "y", 3, 1)])
+    history = EarlierUpdates([at(0, "a", "x", 3, 1), at(1, "a", "y", 3, 1)])
     stands = _promised("upserts", 7, 10, 10)
     mends = _promised("upserts", 8, 10, 20, at(2, "a", "x", 10, -1))
 
@@ -314,8 +314,8 @@ def test_history_may_be_that_of_a_weaker_promise() -> None:
 
 def test_history_is_judged_by_what_it_comes_to() -> None:
     """Before the first batch only the sum counts, and it is kept for what follows."""
-    history = History([at(1, "frank", "zappa", 3, 1), at(0, "frank", "mcsherry", 3, -1)])
-    earlier = History([at(2, "frank", "mcsherry", 2, 1)])
+    history = EarlierUpdates([at(1, "frank", "zappa", 3, 1), at(0, "frank", "mcsherry", 3, -1)])
+    earlier = EarlierUpdates([at(2, "frank", "mcsherry", 2, 1)])
     retracts = ClosedBatch(progress(7, 10, 20, 1), [at(9, "frank", "zappa", 12, -1)])
 
     assert offence(history, earlier, retracts, complete=False) is None
@@ -372,7 +372,10 @@ def test_history_is_told_by_its_times() -> None:
     """Where progress begins in the middle, what is before its lower is history."""
     before, within = at(0, "a", "x", 9, 1), at(1, "b", "y", 10, 1)
 
-    assert split_history(progress(4, 10, 20, 1), [within, before]) == (History([before]), [within])
+    assert split_history(progress(4, 10, 20, 1), [within, before]) == (
+        EarlierUpdates([before]),
+        [within],
+    )
 
 
 @pytest.mark.parametrize(

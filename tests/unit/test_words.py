@@ -13,38 +13,6 @@ EMPTY = {"found", "told", "made", "own", "given", "taken", "kept", "known", "wan
 EXCUSED = {
     ("codecs/avro_compiler.py", "wanted"): "the compiled decoder reads this field",
 }
-# Types that have two meanings still; none may be added.
-AMBIGUOUS = {
-    "Call",
-    "Change",
-    "Changes",
-    "Collection",
-    "Column",
-    "Graph",
-    "History",
-    "Limits",
-    "Line",
-    "Look",
-    "Manifest",
-    "Part",
-    "Parts",
-    "Pipeline",
-    "Probes",
-    "Query",
-    "Reads",
-    "Result",
-    "Row",
-    "Run",
-    "Seen",
-    "Side",
-    "Sql",
-    "Standing",
-    "Table",
-    "Topics",
-    "Totals",
-    "Update",
-    "View",
-}
 
 
 @functools.cache
@@ -108,14 +76,11 @@ def test_no_name_says_only_that_there_is_a_value() -> None:
 
 
 def test_a_public_type_has_one_meaning() -> None:
-    """Two modules have no class of the same name; what still has two is listed."""
+    """Two modules have no class of the same name."""
     classes = Counter(
         node.name
         for tree in modules().values()
         for node in tree.body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
-    twice = {name for name, count in classes.items() if count > 1}
-
-    assert twice - AMBIGUOUS == set()
-    assert AMBIGUOUS - twice == set(), "these have one meaning by now: take them off the list"
+    assert {name for name, count in classes.items() if count > 1} == set()

@@ -36,14 +36,14 @@ class Sample(NamedTuple):
     headers: Headers = ()
 
 
-class Row(NamedTuple):
+class MessageRow(NamedTuple):
     """A row in a message; `kinds` are from its schema, None without one."""
 
     values: Mapping[str, Any]
     kinds: Kinds | None = None
 
 
-class Seen(NamedTuple):
+class MessageEvidence(NamedTuple):
     """The table, key columns and rows of one message, as far as it names them.
 
     `of_kafka` are the columns in its Kafka key; `keyed`: it has a readable Kafka key;
@@ -52,7 +52,7 @@ class Seen(NamedTuple):
 
     table: str = ""
     columns: tuple[str, ...] = ()
-    rows: Sequence[Row] = ()
+    rows: Sequence[MessageRow] = ()
     lacks_image: bool = False
     of_kafka: tuple[str, ...] = ()
     keyed: bool = False
@@ -69,13 +69,13 @@ class Evidence(NamedTuple):
     tables: Counter[str]
     keys: Counter[tuple[str, ...]]
     kafka_keys: Counter[tuple[str, ...]]
-    rows: list[Row]
+    rows: list[MessageRow]
     unnamed: int = 0
     keyless: int = 0
     imageless: int = 0
 
 
-def gathered(seen: Sequence[Seen], table: str | None = None) -> Evidence:
+def gathered(seen: Sequence[MessageEvidence], table: str | None = None) -> Evidence:
     """Collect the evidence of messages, for one table or all."""
     seen = [each for each in seen if table is None or each.table == table]
     rows = [each for each in seen if each.rows]
@@ -187,7 +187,11 @@ def evidence_of(form: Format, samples: Sequence[Sample], table: str | None = Non
     for sample in samples:
         value = parsed(sample.value)
         if isinstance(value, dict) and (form == "json" or of_object(value) == form):
-            its = LOOKS[form].tells(value) if form in LOOKS else Seen(rows=[Row(value)])
+            its = (
+                LOOKS[form].tells(value)
+                if form in LOOKS
+                else MessageEvidence(rows=[MessageRow(value)])
+            )
             key = parsed(sample.key)
             keyed = key is not ... and key is not None
             seen.append(its._replace(of_kafka=names_of_key(key), keyed=keyed))
@@ -206,11 +210,15 @@ class _Looks(NamedTuple):
     """A test that recognises messages of a format, and a function that extracts their rows."""
 
     looks_so: Callable[[dict[str, Any]], bool]
-    tells: Callable[[dict[str, Any]], Seen]
+    tells: Callable[[dict[str, Any]], MessageEvidence]
 
 
-def _rows(images: Sequence[Any], kinds: Kinds | None = None) -> list[Row]:
-    return [Row(_without_unavailable(image), kinds) for image in images if isinstance(image, dict)]
+def _rows(images: Sequence[Any], kinds: Kinds | None = None) -> list[MessageRow]:
+    return [
+        MessageRow(_without_unavailable(image), kinds)
+        for image in images
+        if isinstance(image, dict)
+    ]
 
 
 _is_unavailable = Unavailable(PLACEHOLDER).is_one
@@ -230,7 +238,7 @@ def _is_debezium(value: dict[str, Any]) -> bool:
     return is_envelope(payload(value))
 
 
-def _debezium(value: dict[str, Any]) -> Seen:
+def _debezium(value: dict[str, Any]) -> MessageEvidence:
     schema = schema_of(value)
     if schema is None:
         return event(payload(value), None)
@@ -239,7 +247,7 @@ def _debezium(value: dict[str, Any]) -> Seen:
     return event(payload(value), kinds or None)
 
 
-def event(envelope: Mapping[str, Any], kinds: Kinds | None) -> Seen:
+def event(envelope: Mapping[str, Any], kinds: Kinds | None) -> MessageEvidence:
     """The table and the rows of a Debezium event; `kinds` are those of its rows."""
     source = envelope["source"] if isinstance(envelope["source"], dict) else {}
     parts = (source.get(name) for name in ("db", "schema", "table", "collection"))
@@ -248,7 +256,7 @@ def event(envelope: Mapping[str, Any], kinds: Kinds | None) -> Seen:
     # MongoDB's documents are texts.
     rows = [of_extended_json(parsed(of.encode())) if isinstance(of, str) else of for of in images]
     lacks_image = envelope["op"] in ("u", "d") and images[0] is None
-    return Seen(table, rows=_rows(rows, kinds), lacks_image=lacks_image)
+    return MessageEvidence(table, rows=_rows(rows, kinds), lacks_image=lacks_image)
 
 
 _OPERATIONS = ("c", "u", "r", "d", "t", "m")
@@ -264,10 +272,10 @@ def _is_flat(value: dict[str, Any]) -> bool:
     return row is not value and len(value) == 2 and is_struct
 
 
-def _flat(value: dict[str, Any]) -> Seen:
+def _flat(value: dict[str, Any]) -> MessageEvidence:
     schema, row = schema_of(value), payload(value)
     kinds = None if schema is None else _without_added(fields_of(schema))
-    return Seen(rows=_rows([_without_added(row)], kinds))
+    return MessageEvidence(rows=_rows([_without_added(row)], kinds))
 
 
 def _without_added(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -278,15 +286,15 @@ def _is_canal(value: dict[str, Any]) -> bool:
     return {"isDdl", "data", "table"} <= value.keys()
 
 
-def _canal(value: dict[str, Any]) -> Seen:
+def _canal(value: dict[str, Any]) -> MessageEvidence:
     if value["isDdl"] or not isinstance(value["data"], list):
-        return Seen()
+        return MessageEvidence()
     table, types = f"{value.get('database')}.{value['table']}", value.get("mysqlType")
     # Without types all values are text.
     column_types = types if isinstance(types, dict) else {}
     names = {name: None for row in value["data"] if isinstance(row, dict) for name in row}
     kinds = {name: of_mysql(str(column_types.get(name))) for name in names}
-    return Seen(table, _names(value.get("pkNames")), _rows(value["data"], kinds))
+    return MessageEvidence(table, _names(value.get("pkNames")), _rows(value["data"], kinds))
 
 
 def _is_goldengate(value: dict[str, Any]) -> bool:
@@ -296,14 +304,14 @@ def _is_goldengate(value: dict[str, Any]) -> bool:
 _MARK = re.compile(".*_isMissing").fullmatch
 
 
-def _goldengate(value: dict[str, Any]) -> Seen:
+def _goldengate(value: dict[str, Any]) -> MessageEvidence:
     rows = [
         {name: of for name, of in row.items() if not _MARK(name)}
         for row in (value.get("before"), value.get("after"))
         if isinstance(row, dict)
     ]
     # Its images are not whole by default.
-    return Seen(
+    return MessageEvidence(
         str(value["table"]), _names(value.get("primary_keys")), _rows(rows), lacks_image=True
     )
 
@@ -313,26 +321,28 @@ def _is_dms(value: dict[str, Any]) -> bool:
     return isinstance(metadata, dict) and {"operation", "record-type"} <= metadata.keys()
 
 
-def _dms(value: dict[str, Any]) -> Seen:
+def _dms(value: dict[str, Any]) -> MessageEvidence:
     metadata = value["metadata"]
     parts = (metadata.get(name) for name in ("schema-name", "table-name"))
     table = ".".join(map(str, parts))
     if metadata["record-type"] == "data":
-        return Seen(table, rows=_rows([value.get("data")]))
+        return MessageEvidence(table, rows=_rows([value.get("data")]))
     control = value.get("control")
     table_def = control.get("table-def") if isinstance(control, dict) else None
-    return Seen(table, _names(table_def.get("primary-key")) if isinstance(table_def, dict) else ())
+    return MessageEvidence(
+        table, _names(table_def.get("primary-key")) if isinstance(table_def, dict) else ()
+    )
 
 
 def _is_maxwell(value: dict[str, Any]) -> bool:
     return {"database", "table", "type", "data"} <= value.keys()
 
 
-def _maxwell(value: dict[str, Any]) -> Seen:
+def _maxwell(value: dict[str, Any]) -> MessageEvidence:
     if str(value["type"]) not in ("insert", "update", "delete", "bootstrap-insert"):
-        return Seen()
+        return MessageEvidence()
     table = f"{value['database']}.{value['table']}"
-    return Seen(table, _names(value.get("primary_key_columns")), _rows([value["data"]]))
+    return MessageEvidence(table, _names(value.get("primary_key_columns")), _rows([value["data"]]))
 
 
 def _is_change(value: dict[str, Any]) -> bool:
@@ -340,13 +350,13 @@ def _is_change(value: dict[str, Any]) -> bool:
     return value.get("op") in _ANY_WORD
 
 
-def _change(value: dict[str, Any]) -> Seen:
+def _change(value: dict[str, Any]) -> MessageEvidence:
     row = {name: of for name, of in value.items() if name != "op"}
     images = [value[name] for name in ("before", "after") if name in value]
     lacks_image = value["op"] in (*WORDS["update"], "d") and not isinstance(
         value.get("before"), dict
     )
-    return Seen(rows=_rows(images or [row]), lacks_image=lacks_image)
+    return MessageEvidence(rows=_rows(images or [row]), lacks_image=lacks_image)
 
 
 _ANY_WORD = tuple(word for words in WORDS.values() for word in words)
@@ -365,7 +375,7 @@ LOOKS: Mapping[Format, _Looks] = {
     "dms": _Looks(_is_dms, _dms),
     "maxwell": _Looks(_is_maxwell, _maxwell),
     "changes": _Looks(_is_change, _change),
-    "cdcv2-json": _Looks(_is_cdcv2, lambda value: Seen()),
+    "cdcv2-json": _Looks(_is_cdcv2, lambda value: MessageEvidence()),
 }
 
 
@@ -383,7 +393,7 @@ class ProposedColumn(NamedTuple):
 
 
 def columns_of(
-    rows: Sequence[Row], *, hints: bool = False, texts: bool = False
+    rows: Sequence[MessageRow], *, hints: bool = False, texts: bool = False
 ) -> tuple[tuple[ProposedColumn, ...], list[str]]:
     """Infer the columns of rows, in order; also list those that are always null.
 

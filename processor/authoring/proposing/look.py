@@ -21,7 +21,7 @@ from ikebana.codecs.change import Change, DeclaredColumns
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.sql_type import Array, List, SqlType, Struct
 from ikebana.processor.authoring.proposing.formats import (
-    Row,
+    MessageRow,
     Sample,
     columns_of,
     parsed,
@@ -210,7 +210,7 @@ def columns_seen(source: Input, seen: Look) -> ColumnsSeen:
         return ColumnsSeen(source.name, why="there is no row among the newest messages")
     declared = {column.name for column in source.columns}
     counts = Counter(name for row in rows for name in row)
-    columns, _ = columns_of([Row(row) for row in rows])
+    columns, _ = columns_of([MessageRow(row) for row in rows])
     undeclared = [
         UndeclaredColumn(column.name, column.type, counts[column.name])
         for column in columns

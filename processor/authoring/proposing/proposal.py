@@ -24,10 +24,10 @@ from ikebana.errors import ConfigError
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.authoring.proposing.formats import (
     Evidence,
+    MessageEvidence,
+    MessageRow,
     ProposedColumn,
-    Row,
     Sample,
-    Seen,
     columns_of,
     event,
     evidence_of,
@@ -55,7 +55,7 @@ class AvroEvidence(NamedTuple):
     """The format and rows of messages in Avro, and why some could not be read."""
 
     form: Format
-    seen: list[Seen]
+    seen: list[MessageEvidence]
     unread: str = ""
 
     def of_table(self, table: str | None = None) -> Evidence:
@@ -107,7 +107,7 @@ class _Reader:
         self._kinds: dict[int | str, tuple[AvroKinds, dict[str, Any]]] = {}
         self.unread = ""
 
-    def seen(self, sample: Sample) -> tuple[Format, Seen]:
+    def seen(self, sample: Sample) -> tuple[Format, MessageEvidence]:
         assert sample.value is not None
         try:
             number, _ = locate(self._framing, "value", sample.value, sample.headers)
@@ -115,9 +115,9 @@ class _Reader:
             value = self._values.decode(sample.value, sample.headers)
         except (DecodeError, SchemaUnknown) as error:
             self.unread = error.reason
-            return "avro", Seen()
+            return "avro", MessageEvidence()
         if not isinstance(value, dict):
-            return "avro", Seen()
+            return "avro", MessageEvidence()
         key = self._key(sample)
         keyed, of_kafka = key is not None, names_of_key(key)
         if is_envelope(fields):
@@ -125,7 +125,9 @@ class _Reader:
             its = event(value, {name: kinds.of(kind) for name, kind in images.items()})
             return "debezium-avro", its._replace(of_kafka=of_kafka, keyed=keyed)
         of = {name: kinds.of(kind) for name, kind in fields.items()}
-        return "avro", Seen(rows=[Row(value, of)], of_kafka=of_kafka, keyed=keyed)
+        return "avro", MessageEvidence(
+            rows=[MessageRow(value, of)], of_kafka=of_kafka, keyed=keyed
+        )
 
     def _schema(self, number: int | str) -> tuple[AvroKinds, dict[str, Any]]:
         if number not in self._kinds:
@@ -244,7 +246,10 @@ def _of_a_table(
 def _as_rows_that_stay(proposal: Proposal, samples: Sequence[Sample]) -> Proposal:
     """Propose format json for Connect's messages without keys, where no row replaces another."""
     evidence = evidence_of("json", samples)
-    rows = [Row({n: of for n, of in row.values.items() if n != "schema"}) for row in evidence.rows]
+    rows = [
+        MessageRow({n: of for n, of in row.values.items() if n != "schema"})
+        for row in evidence.rows
+    ]
     proposal = replace(proposal, value="json").noting(
         "No key is in the messages or their rows: what is a delete by debezium-flat-json is a row "
         "here, and schemas are not used. With a key in the messages, that is the format."

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ikebana.arrangements.store import MemoryStore
-from ikebana.arrangements.update import Collection as Counted
 from ikebana.arrangements.update import Interval, Update
+from ikebana.arrangements.update import Multiset as Counted
 from ikebana.codecs.diff import ProgressRecord
 from ikebana.codecs.output_messages import OutputMessage
 from ikebana.errors import CheckpointError, ConfigError
