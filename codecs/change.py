@@ -120,7 +120,7 @@ class Change(NamedTuple):
       old image, or if that lacks any column, read or not.
     * `absent`: all columns that the message leaves unchanged, read or not; `after` lacks them.
     * `replaces`: whether, by the message, a row of this key existed before.  It is true of
-      updates and deletes.  Inserts, snapshots and tombstones do not say.
+      updates and deletes.  Inserts, snapshots, tombstones and soft deletes do not say.
     * `sequence`: where its source has the change in its order: numbers or texts, which are
       compared one after the other; empty if the message does not say.
     """

@@ -124,13 +124,17 @@ class ChangesCodec:
     ) -> Sequence[Change] | Ignored:
         if self._table is not None and not self._tables.has(at(message, self._table)):
             return Ignored("table")
-        operation = self._operation(message)
+        marked = self._flag is not None and _is_deleted(at(message, self._flag))
+        operation = "delete" if marked else self._operation(message)
         if operation == "truncate":
             if self._sequence is not None:
                 raise DecodeError(_NAME, "a truncate has no place in a sequence")
             return [Change("truncate")]
         before, after = self._rows(message, is_gone=operation == "delete")
         changes = self._of_rows(operation, before, after, key, headers)
+        if marked and not self._needs.diffs:
+            # A row may be marked as deleted again and again.
+            changes = [change._replace(replaces=False) for change in changes]
         if self._sequence is None:
             return changes
         sequence = self._sequence.of(message, after, before)
@@ -164,8 +168,6 @@ class ChangesCodec:
 
     def _operation(self, message: Image) -> str:
         """The operation of a message: a key of `WORDS`."""
-        if self._flag is not None and _is_deleted(at(message, self._flag)):
-            return "delete"
         word = at(message, self._op)
         if word is None and not self._needs_op:
             return "insert"
@@ -198,7 +200,7 @@ class ChangesCodec:
 
     def _whole(self, before: Image | None, after: Image) -> bytes | None:
         """The row before, if it is read and has all columns."""
-        if not self._needs.before or before is None or self._images.declared.absent(before):
+        if not self._needs.before or not before or self._images.declared.absent(before):
             return None
         return self._images.row(before) if after.keys() <= before.keys() else None
 

@@ -185,9 +185,11 @@ class Debezium:
     ) -> Sequence[Change]:
         old = self._old_rows.read(envelope.before, plan) if self._old_rows else None
         old_key = self._keys.of_deleted(old.row if old else None, key)
-        # Only this image shows which columns the table had.
-        whole = self._before and old is not None and not old.absent
-        return [deleted(old_key, self._image(old.row) if whole and old is not None else None)]
+        if not self._before or old is None or old.absent:
+            return [deleted(old_key, None)]
+        # Only this image shows which columns the table had; one without columns is none.
+        there = old.row or old.document or self._rows.names(envelope.before)
+        return [deleted(old_key, self._image(old.row) if there else None)]
 
     def _is_whole(self, old: Image, new: Image, envelope: Envelope) -> bool:
         """Whether an old image has all columns that the new one has."""
@@ -346,10 +348,10 @@ class DebeziumFlat:
             return [Change("truncate")]
         if op not in (None, "c", "u", "r", "d"):
             raise DecodeError(VALUE, f'field "{self._marks["op"]}" is none of c, u, r, d, t, m')
-        if op == "d" or _deleted(row):
+        if op == "d" or _is_deleted(row):
             whole = self._before and not absent and self._keys.columns_in(row)
             gone_key = self._keys.of_deleted(row, key)
-            return [Change("delete", gone_key, None, self._image(row) if whole else None)]
+            return [deleted(gone_key, self._image(row) if whole else None)]
         row_key = self._key(row, key)
         absent = tuple(name for name in absent if self._is_column(name))
         return [Change("upsert", row_key, self._image(row), None, absent)]
@@ -397,7 +399,7 @@ def _text(row: Row, name: str) -> str | None:
     raise DecodeError(VALUE, f'field "{name}" is no text')
 
 
-def _deleted(row: Row) -> bool:
+def _is_deleted(row: Row) -> bool:
     mark: Any = row.get(_DELETED)
     if mark in (None, False, "false"):
         return False

@@ -178,6 +178,10 @@ class Partial(msgspec.Struct, array_like=True, frozen=True):
     record: bytes
 
 
+SOME_ROW = -1
+"""In place of a checksum of an old image: any row."""
+
+
 class Upserts(msgspec.Struct, array_like=True, tag="upserts"):
     """The upserts of consecutive records of one partition, for the operators of one input.
 
@@ -190,7 +194,8 @@ class Upserts(msgspec.Struct, array_like=True, tag="upserts"):
     * `bad`: the error record of a value that could not be decoded.
     * `failed`: the error record of a value that was decoded, but on which a pushed step failed.
     * `partial`: a value that lacks columns.
-    * `before`: the checksum of the old image, if the message has one.
+    * `before`: the checksum of the old image, if the message has one, or `SOME_ROW` if it says
+      only that the key had a row.
     * `sequences`: where the source has the change in its order, as bytes that sort so.
     """
 

@@ -17,7 +17,8 @@ Where upserts have sequences, the one with a key's greatest sequence counts in p
 one, and those that are outdated are counted: see `upsert_sequences`.
 
 The state is itself the arrangement of the output by key.  The old value that a message claims
-is only compared with the state: if they differ, this is counted as `drift`.
+is only compared with the state: if they differ, this is counted as `drift`, and so is a delete of
+a key that has no value.
 
 `UpsertArrangement` is this arrangement.  Readers that lag behind the upsert also need the
 value before each change at or after `since`.  These old values are in the same part of the store
@@ -41,6 +42,7 @@ from ikebana.arrangements.store import PrefixStore, Store
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.noted import MOST
 from ikebana.processor.base.rows import (
+    SOME_ROW,
     Columns,
     KeyedUpdate,
     Partial,
@@ -121,17 +123,18 @@ class Sequences:
 # there is one.
 
 
-class Moment(NamedTuple):
-    """The upserts of one time: the last one of each key, perhaps after a truncate.
+# An old image: its key, the combined upserts between the state and its message, its checksum or
+# `SOME_ROW`, and its place.
+OldImage = tuple[bytes, UpsertValue, int, Source]
 
-    `olds` has, for each old image, its key, the combined upserts of this time before it, its
-    checksum, and its place.
-    """
+
+class Moment(NamedTuple):
+    """The upserts of one time: the last one of each key, perhaps after a truncate."""
 
     time: int
     last: dict[bytes, UpsertValue]
     truncated: bool = False
-    olds: Sequence[tuple[bytes, UpsertValue, int, Source]] = ()
+    olds: Sequence[OldImage] = ()
 
 
 def in_sequence(
@@ -244,13 +247,8 @@ def _moment(time: int, chunks: Sequence[Upserts | Truncate]) -> Moment:
     for chunk in chunks:
         if isinstance(chunk, Truncate):
             gathering.truncate()
-        elif chunk.bad or chunk.failed or chunk.partial or chunk.before:
-            before, place = chunk.before, (chunk.input_order, chunk.partition)
-            for index, (key, upsert) in enumerate(zip(chunk.keys, values_of(chunk), strict=True)):
-                gathering.add(key, upsert, before.get(index), (*place, chunk.offsets[index]))
         else:
-            # A later upsert takes the place of an earlier one, not its position.
-            gathering.last.update(zip(chunk.keys, chunk.values, strict=True))
+            gathering.add_all(chunk)
     return gathering.moment()
 
 
@@ -277,7 +275,7 @@ class _Gathering:
         self.time = time
         self.last: dict[bytes, UpsertValue] = {}
         self._truncated = False
-        self._olds: list[tuple[bytes, UpsertValue, int, Source]] = []
+        self._olds: list[OldImage] = []
         # The upsert that a key starts with.
         self._first: UpsertValue = NOTHING_SAID
 
@@ -288,6 +286,14 @@ class _Gathering:
             self._olds.append((key, earlier, before, source))
         self.last[key] = combined(earlier, upsert)
 
+    def add_all(self, chunk: Upserts) -> None:
+        """Add the upserts of a chunk."""
+        if chunk.bad or chunk.failed or chunk.partial or chunk.before:
+            self._olds += _added(chunk, self.last, self._first)
+        else:
+            # A later upsert takes the place of an earlier one, not its position.
+            self.last.update(zip(chunk.keys, chunk.values, strict=True))
+
     def truncate(self) -> None:
         """Remove every key, including the upserts of this time."""
         self._truncated = True
@@ -297,6 +303,28 @@ class _Gathering:
     def moment(self) -> Moment:
         """The moment of all upserts added so far."""
         return Moment(self.time, self.last, self._truncated, self._olds)
+
+
+def _added(
+    chunk: Upserts, last: dict[bytes, UpsertValue], first: UpsertValue = NOTHING_SAID
+) -> list[OldImage]:
+    """Add the upserts of a chunk to the last ones of their keys, and return its old images.
+
+    A key starts with `first`.
+    """
+    olds: list[OldImage] = []
+    checksum_at, offsets = chunk.before.get, chunk.offsets
+    order, partition = chunk.input_order, chunk.partition
+    # It runs for every record, so the usual upsert is added without a call.
+    for index, (key, upsert) in enumerate(zip(chunk.keys, values_of(chunk), strict=True)):
+        checksum = checksum_at(index)
+        if checksum is not None:
+            earlier = last.get(key, first)
+            olds.append((key, earlier, checksum, (order, partition, offsets[index])))
+        if upsert.__class__ in SPECIAL:
+            upsert = combined(last.get(key, first), upsert)
+        last[key] = upsert
+    return olds
 
 
 def _has_sequences(chunk: Upserts | Truncate) -> bool:
@@ -331,8 +359,8 @@ BEFORE = b"h"
 class UpsertChanges(NamedTuple):
     """The updates of the collection and those of the error records.
 
-    `drift` is how many old images differed from the state; `drifted` has the places of the last of
-    them.  So it is with `outdated` upserts and `outdated_at`.
+    `drift` is how many upserts differed from the state in what was before them; `drifted` has the
+    places of the last of them.  So it is with `outdated` upserts and `outdated_at`.
     """
 
     updates: Columns
@@ -478,8 +506,7 @@ class _Run:
                     last[key] = None
         self.load(last)
         slots = self._slots
-        for key, earlier, checksum, source in olds:
-            self._compare(value_after(earlier, _value_in(slots[key])), checksum, source)
+        self._compare(olds)
         if move is not None:
             move(slots, last, time, self._columns, self._general)
             return
@@ -508,21 +535,18 @@ class _Run:
 
         It does what `apply` does with one upsert, written out because it runs for every record.
         """
-        slots, expected = self._slots, chunk.before
+        slots = self._slots
         assert isinstance(chunk.times, list)
+        if chunk.before:
+            self._compare(_added(chunk, {}))
         values = values_of(chunk)
-        if move_each is not None and not expected and isinstance(values, list):
+        if move_each is not None and isinstance(values, list):
             columns = chunk.times, chunk.keys, values
             move_each(slots, *columns, self._columns, self._general)
             return
         add_key, add_value, add_time, add_diff = self._adding
-        for index, (time, key, upsert) in enumerate(
-            zip(chunk.times, chunk.keys, values, strict=True)
-        ):
+        for time, key, upsert in zip(chunk.times, chunk.keys, values, strict=True):
             old = slots[key]
-            if expected and (checksum := expected.get(index)) is not None:
-                source = chunk.input_order, chunk.partition, chunk.offsets[index]
-                self._compare(_value_in(old), checksum, source)
             if upsert.__class__ in SPECIAL or old.__class__ is _Failed:
                 slots[key] = self._general(key, old, upsert, time)
                 continue
@@ -560,10 +584,13 @@ class _Run:
                     self.errors.append(KeyedUpdate(key, each, time, diff))
         return new if new_record is None else _Failed(new, new_record)
 
-    def _compare(self, value: bytes | None, checksum: int, source: Source) -> None:
-        if value is None or crc32(value) != checksum:
-            self.drift += 1
-            self.drifted.append(source)
+    def _compare(self, olds: Iterable[OldImage]) -> None:
+        """Count the old images that the state, with the upserts before them, differs from."""
+        for key, earlier, checksum, source in olds:
+            value = value_after(earlier, _value_in(self._slots[key]))
+            if value is None or checksum not in (SOME_ROW, crc32(value)):
+                self.drift += 1
+                self.drifted.append(source)
 
     def _load_all(self) -> None:
         missing = [each for each in self._states.scan(b"") if each[0] not in self._slots]

@@ -36,6 +36,7 @@ from ikebana.processor.base.diff_reader import PlacedUpdate
 from ikebana.processor.base.rows import (
     NO_KEY,
     NULL_KEY,
+    SOME_ROW,
     Facts,
     KeyedUpdate,
     Partial,
@@ -109,9 +110,9 @@ class DecodedUpserts:
     judged: tuple[int, int, bool] | None = None
 
     @property
-    def has_special(self) -> bool:
-        """Whether anything but keys and values is said of any upsert."""
-        return bool(self.bad or self.failed or self.partial or self.before or self.sequences)
+    def special(self) -> set[int]:
+        """The indexes of the upserts of which more is said than their keys and values."""
+        return {*self.bad, *self.failed, *self.partial, *self.before, *self.sequences}
 
 
 def plain_upserts(
@@ -303,6 +304,7 @@ class Intake:
         self.expands = any(steps.expands for _, steps in self._branches)
         """Whether a message may become any number of updates."""
         self._appends = source.mode == "append"
+        self._compares = source.drift
         in_rows = source.traits.kind != "rows" or (
             bool(source.key) and self._messages.plain is None
         )
@@ -339,8 +341,8 @@ class Intake:
         self._narrow(decoded)
         if self._metadata:
             self._metadata.add(decoded, messages, origin)
-            # The old image in a message has no metadata, so it cannot be compared.
-            decoded.before.clear()
+            # The old image in a message has no metadata, so it shows only that there was a row.
+            decoded.before = dict.fromkeys(decoded.before, SOME_ROW)
         if self._event is not None:
             assert dating is not None, "event time without a batch"
             date(decoded, self._event, messages, origin, dating)
@@ -378,7 +380,7 @@ class Intake:
                     offsets.append(message.offset)
                 continue
             for change in outcome:
-                kind, key, after, before, absent, _, sequence = change
+                kind, key, after, before, absent, replaces, sequence = change
                 if isinstance(change, Wide):
                     # The old image is compared with the state, which has only read columns.
                     before = None if before is None else self._narrowed(before)
@@ -388,12 +390,17 @@ class Intake:
                     continue
                 assert key is not None, "only a truncate has no key"
                 index = len(keys)
-                # Postgres fills unknown columns of a deleted row, so its image proves nothing.
-                if before is not None and kind == "upsert":
-                    decoded.before[index] = crc32(before)
                 if sequence:
+                    # Its message may have overtaken the one with its old row.
                     parts = (ordered(part, descending=False) for part in sequence)
                     decoded.sequences[index] = b"".join(parts)
+                elif kind == "delete":
+                    # Postgres fills unknown columns of a deleted row, so its image proves only
+                    # that there was one.
+                    if replaces and self._compares:
+                        decoded.before[index] = SOME_ROW
+                elif before is not None:
+                    decoded.before[index] = crc32(before)
                 if absent:
                     assert after is not None, "a partial image is one"
                     record = record_of(_NOTHING_TO_LEAVE, message, origin)

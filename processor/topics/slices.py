@@ -219,11 +219,12 @@ class Decoding:
         keys, values, offsets = decoded.keys, decoded.values, decoded.offsets
         if until - begin < len(keys):
             keys, values, offsets = keys[begin:until], values[begin:until], offsets[begin:until]
-        if decoded.has_special:
+        if special := decoded.special:
             places = [len(shard.keys) for shard in shards]
             for index, key in enumerate(keys, begin):
                 number = crc32(key) % count
-                self._size += _copy_special(decoded, index, shards[number], places[number])
+                if index in special:
+                    self._size += _copy_special(decoded, index, shards[number], places[number])
                 places[number] += 1
         self._size += _place(keys, values, offsets, shards)
         if decoded.times is not None:

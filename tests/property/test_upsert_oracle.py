@@ -17,7 +17,7 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Column
-from ikebana.processor.base.rows import KeyedUpdate, Partial, Truncate, Upserts
+from ikebana.processor.base.rows import SOME_ROW, KeyedUpdate, Partial, Truncate, Upserts
 from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.kernels import upsert as kernel
@@ -35,7 +35,15 @@ from support.strategies import (
     row_values,
     unhurried,
 )
-from support.upsert_oracle import GONE, BadValue, FailedValue, KeyedUpsert, PartialValue
+from support.upsert_oracle import (
+    ANY,
+    GONE,
+    BadValue,
+    FailedValue,
+    KeyedUpsert,
+    PartialValue,
+    Unseen,
+)
 
 PLAN = Plan(
     "names",
@@ -199,7 +207,7 @@ def placed(draw: st.DrawFn, *, truncates: bool = False, said: Said | None = None
     keys = st.sampled_from([b"", b"a"] if truncates else [b"", b"a", b"\x00"])
     times = st.integers(0, 2 if truncates else 4)
     values = draw(st.sampled_from(SAID)) if said is None else said
-    befores = st.none() | kept_values
+    befores = st.none() | st.just(ANY) | kept_values
     # A message that is a truncate is nothing else.
     most = draw(st.integers(1, 2))
     message = st.lists(st.tuples(keys, values, befores), min_size=1, max_size=most)
@@ -271,7 +279,7 @@ def chunk(rows: Sequence[Row], *, once: bool) -> Upserts:
             case PartialValue():
                 made.partial[at] = Partial(*upsert.value)
         if upsert.before is not None:
-            made.before[at] = crc32(upsert.before)
+            made.before[at] = SOME_ROW if upsert.before is ANY else crc32(upsert.before)
     return made
 
 
@@ -502,9 +510,10 @@ def written(update: Update[object]) -> tuple[bytes, int, int]:
     return canonical.encode(data), update.time, update.diff
 
 
-said_of_key = st.tuples(st.sampled_from([b"a", b"b"]), row_values, st.none() | kept_values)
+befores = st.none() | st.just(ANY) | kept_values
+said_of_key = st.tuples(st.sampled_from([b"a", b"b"]), row_values, befores)
 some_said = st.lists(said_of_key, min_size=3, max_size=5)
-Claims = list[tuple[bytes, Any, bytes | None]]
+Claims = list[tuple[bytes, Any, bytes | Unseen | None]]
 
 
 @unhurried

@@ -41,6 +41,15 @@ class Everything(Enum):
 GONE: Literal[Everything.GONE] = Everything.GONE
 
 
+class Unseen(Enum):
+    """An old value of which a message says only that there was one."""
+
+    ANY = "any"
+
+
+ANY: Literal[Unseen.ANY] = Unseen.ANY
+
+
 # What has no key; no key is this.
 NULL = b"no key"
 
@@ -55,7 +64,7 @@ class KeyedUpsert(NamedTuple):
     key: bytes | None
     value: bytes | BadValue | FailedValue | PartialValue | Everything | None
     time: int
-    before: bytes | None = None
+    before: bytes | Unseen | None = None
 
 
 @dataclass
@@ -110,7 +119,10 @@ def _take(found: Folded, upsert: KeyedUpsert) -> None:
             found.slots.clear()
         return
     current = found.values.get(key)
-    found.drift += before is not None and before != current
+    if before is ANY:
+        found.drift += current is None
+    else:
+        found.drift += before is not None and before != current
     found.slots.pop(key, None)
     match value:
         case BadValue(record):

@@ -88,13 +88,13 @@ def test_words_say_what_happens(word: str, changes: list[Change]) -> None:
         pytest.param(
             {"deleted": "gone"},
             {**ROW, "gone": "true"},
-            [Change("delete", KEY, None, ANN, replaces=True)],
+            [Change("delete", KEY, None, ANN)],
             id="a flag that is true",
         ),
         pytest.param(
             {"deleted": "gone", "op": "op"},
             {"op": "u", "after": ROW, "gone": 1},
-            [Change("delete", KEY, None, ANN, replaces=True)],
+            [Change("delete", KEY, None, ANN)],
             id="a flag beside an operation",
         ),
         pytest.param({}, {"op": "+I", **ROW}, [Change("upsert", KEY, ANN)], id="a row by itself"),
@@ -126,6 +126,12 @@ def test_options_name_the_fields_of_a_message(
 ) -> None:
     """And its words; what is named is no column."""
     assert read(message, options=options) == changes
+
+
+@pytest.mark.parametrize("message", [{"op": "d"}, {"op": "d", "before": {}}])
+def test_a_delete_without_columns_has_no_old_row(message: Any) -> None:
+    """Only the Kafka key says which row is gone."""
+    assert read(message, KEY, key=()) == [Change("delete", KEY, None, None, replaces=True)]
 
 
 def test_a_field_that_says_what_happens_is_a_column_if_it_is_declared() -> None:

@@ -194,6 +194,7 @@ PARTIAL = {"id": 1, "age": 36}
         pytest.param(event("u", None, OLDER), [upsert(OLDER)], id="update, no before"),
         pytest.param(event("d", ROW), [delete(ROW)], id="delete"),
         pytest.param(event("d"), [delete()], id="delete, no before"),
+        pytest.param(event("d", {}), [delete()], id="delete, no columns before"),
         pytest.param(event("t"), [Change("truncate")], id="truncate"),
         pytest.param(None, [delete()], id="tombstone"),
         pytest.param(event("m", message={"prefix": "a"}), Ignored("message"), id="message"),
@@ -910,12 +911,15 @@ def test_whether_an_old_image_is_whole_does_not_depend_on_what_is_read(wrap: Wra
         codec = Debezium(Needs(columns=columns, before=True, diffs=True))
         (lacks,) = codec.changes(KEY, wrap(event("u", partial, ROW)), None)
         (whole,) = codec.changes(KEY, wrap(event("d", {"id": 1})), None)
+        (none,) = codec.changes(KEY, wrap(event("d", {})), None)
         (added,) = codec.changes(KEY, wrap(event("u", {"id": 1, "late": None}, younger)), None)
 
         assert isinstance(lacks, Change)
         assert lacks.before is None
         assert isinstance(whole, Change)
         assert whole.before == b'{"id":1}'
+        assert isinstance(none, Change)
+        assert none.before is None
         assert isinstance(added, Change)
         assert added.before is not None
 

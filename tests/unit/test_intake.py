@@ -11,7 +11,7 @@ import pytest
 from ikebana import Input, Output, Plan, Upsert, evaluate
 from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format
-from ikebana.processor.base.rows import NULL_KEY, KeyedUpdate, Partial
+from ikebana.processor.base.rows import NULL_KEY, SOME_ROW, KeyedUpdate, Partial
 from ikebana.processor.linear.steps import Step, map_, project, select, where
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Linear
@@ -135,7 +135,7 @@ SOURCES = {
     ],
 )
 def test_every_format_comes_to_the_same_symbols(value_format: str, offsets: list[int]) -> None:
-    """In order, several of one message perhaps; an update has its old image's checksum."""
+    """In order, several of one message perhaps; updates and deletes say what there was."""
     source = SOURCES[value_format]
     history = HISTORIES[value_format]
     messages = [message(10 + 2 * at, *record) for at, record in enumerate(history)]
@@ -145,7 +145,7 @@ def test_every_format_comes_to_the_same_symbols(value_format: str, offsets: list
         keys=[K1, K2, K1, K2],
         values=[ROW1, ROW2, CHANGED1, None],
         offsets=offsets,
-        before={2: crc32(ROW1)} if source.columns else {},
+        before={2: crc32(ROW1), 3: SOME_ROW} if source.columns else {},
     )
 
 
@@ -176,7 +176,9 @@ def test_a_changed_key_is_two_symbols_of_one_message(
     """The old key is removed first; both have the message's offset."""
     decoded = intake(source).upserts([message(10, None, change)], HERE)
 
-    assert decoded == DecodedUpserts(keys=[K1, K2], values=[None, ROW2], offsets=[10, 10])
+    assert decoded == DecodedUpserts(
+        keys=[K1, K2], values=[None, ROW2], offsets=[10, 10], before={0: SOME_ROW}
+    )
 
 
 TRUNCATES = [

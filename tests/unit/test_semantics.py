@@ -1,5 +1,6 @@
 """What upserts mean, sentence by sentence, on literal records."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -559,6 +560,52 @@ def test_old_images_that_are_not_what_was_there_are_counted() -> None:
         (b'{"id":1,"v":1}', 5, -1),
         (b'{"id":1,"v":2}', 5, 1),
     ]
+
+
+ANN, NOBODY = {"id": 1, "name": "ann"}, {"id": 1, "name": None}
+
+
+@pytest.mark.parametrize(
+    ("traits", "records", "drift"),
+    [
+        pytest.param({}, [{"op": "c", "after": ANN}, {"op": "d", "before": ANN}], 0, id="deleted"),
+        # As Postgres writes it without REPLICA IDENTITY FULL.
+        pytest.param({}, [{"op": "c", "after": ANN}, {"op": "d", "before": NOBODY}], 1, id="null"),
+        pytest.param({}, [{"op": "d", "before": ANN}] * 2, 2, id="repeated"),
+        pytest.param({}, [None], 0, id="a tombstone"),
+        pytest.param({"drift": False}, [{"op": "d", "before": ANN}], 0, id="no drift"),
+        pytest.param(
+            {"metadata": (("at", "offset"),)}, [{"op": "d", "before": ANN}], 1, id="metadata"
+        ),
+        pytest.param(
+            {"value_format": "debezium-flat-json"}, [{**ANN, "__deleted": "true"}], 1, id="flat"
+        ),
+        pytest.param(
+            {"value_format": "changes", "options": (("deleted", "gone"),)},
+            [{**ANN, "gone": True}] * 2,
+            0,
+            id="soft deletes",
+        ),
+        pytest.param(
+            {"value_format": "changes", "options": (("sequence", "version"),)},
+            [{"op": "d", "before": ANN, "version": 2}],
+            0,
+            id="in any order",
+        ),
+    ],
+)
+def test_a_delete_without_a_row_to_delete_is_counted(
+    traits: dict[str, Any], records: list[Any], drift: int
+) -> None:
+    """It is counted as drift; what may come again, or ahead of the row, is not."""
+    traits = {"value_format": "debezium-json", "key": ("name",), **traits}
+    source = Input("rows", ("rows",), **traits)
+    evaluation = Evaluation(replace(changes("debezium-json"), inputs=(source,)))
+    found = evaluation.advance(
+        {"rows": [({"name": "ann"}, each, at) for at, each in enumerate(records)]}, len(records)
+    )
+
+    assert (evaluation.counted["drift"], found["errors"]) == (drift, [])
 
 
 def test_messages_that_say_nothing_of_a_row_are_counted() -> None:

@@ -20,7 +20,7 @@ const KINDS = {
   },
   drift: {
     title: "Drift of old images",
-    what: "Change records with an old image unlike the state. A source that repeats messages after a restart causes some.",
+    what: "Change records with an old image unlike the state, or deletes of rows that it does not have. A source that repeats messages after a restart causes some.",
     column: null,
   },
   outdated: {
