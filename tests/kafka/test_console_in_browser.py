@@ -5,13 +5,15 @@ import re
 import subprocess
 import sys
 import time
+import urllib.parse
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from ikebana.codecs.errors import error_record
 from ikebana.processor.kafka.broker import Broker
@@ -279,6 +281,28 @@ def test_errors_are_counted_and_their_records_shown(
     picture(page, "console-errors")
     flights.errors.batch([(0, None, each, now + 1, -1) for each in (wrong, more, other)], now + 2)
     expect(page.get_by_text("There are none.")).to_be_visible()
+
+
+def test_the_count_of_errors_is_that_of_their_records(
+    page: Page, url: str, flights: Flights
+) -> None:
+    """Also if one comes after the collections were described, and before it is read."""
+    now = time.time_ns() // 1_000_000
+    wrong = error_record("the value is no JSON", ("flights", 0, 9), b"N4", b"{")
+    name = f"{flights.topic}.errors"
+
+    def later(route: Route) -> None:
+        flights.errors.batch([(0, None, wrong, now, 1)], now + 1)
+        closed = f"/v1/wait?time={now}&collection={name}&timeout=60"
+        with urllib.request.urlopen(urllib.parse.urljoin(url, closed)):
+            route.continue_()
+
+    page.route("**/scan?*", later, times=1)
+    page.goto(f"{url}#/errors")
+    expect(page.locator(".rows tr", has_text="N4")).to_be_visible()
+    # Now: the next answer would say it right.
+    assert page.get_by_text("Current errors as of").inner_text().endswith(": 1")
+    flights.errors.batch([(0, None, wrong, now + 1, -1)], now + 2)
 
 
 def test_sql_is_asked_as_of_one_time(page: Page, url: str, flights: Flights) -> None:

@@ -23,7 +23,9 @@ export const errors = (topic) => (place, { poller }) => {
       const page = await ask(pathOf(topic, "scan", { limit: MOST }));
       if (ended) return;
       const rows = page.rows.flatMap(({ values }) => values);
-      said.textContent = `Current errors as of ${time(page.as_of)}: ${number(found.total ?? found.keys)}${page.page ? `; the first ${number(rows.length)} are shown` : ""}`;
+      // What was counted before may be of an earlier time than the records.
+      const count = page.page ? (found.total ?? found.keys) : rows.reduce((sum, row) => sum + row.count, 0);
+      said.textContent = `Current errors as of ${time(page.as_of)}: ${number(count)}${page.page ? `; the first ${number(rows.length)} are shown` : ""}`;
       show(reasons, table(REASONS, counted(rows)));
       show(records, rows.length ? table(HEADS, rows.map(rowOf), { class: "rows cards failed" }) : h("p", { class: "faint" }, "There are none."));
     } catch (error) {

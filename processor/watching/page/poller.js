@@ -3,6 +3,8 @@ import { ask } from "./api.js";
 
 const EVERY_MS = 2000;
 const KEPT_MS = 3_600_000;
+// A rate is of so long at least: a batch may take longer than the time between two answers.
+const RATE_MS = 10_000;
 
 export class Poller {
   /** `path` answers the figures; `sampled` makes [{name, lag, updates}] of them. */
@@ -59,7 +61,7 @@ export class Poller {
     return this.history.get(name) ?? [];
   }
 
-  /** Updates a second of a name since the last but one answer. */
+  /** Updates a second of a name in the last ten seconds. */
   rate(name) {
     return this.samples(name).at(-1)?.rate ?? null;
   }
@@ -73,7 +75,8 @@ export class Poller {
     const last = samples.at(-1);
     // A counter that is smaller than before is of a server that was started again.
     const counts = last !== undefined && updates >= last.updates && at > last.at;
-    const rate = counts ? ((updates - last.updates) * 1000) / (at - last.at) : null;
+    const from = samples.findLast((sample) => sample.rate === null || at - sample.at >= RATE_MS);
+    const rate = counts ? ((updates - from.updates) * 1000) / (at - from.at) : null;
     samples.push({ at, lag, updates, rate });
     this.history.set(
       name,
