@@ -60,7 +60,7 @@ from ikebana.codecs.sql_type import Decimal, parsed
 
 _NAME = "Canal"
 _ROWS = frozenset({"INSERT", "UPDATE", "DELETE"})
-_DDL = frozenset({"CREATE", "ALTER", "ERASE", "QUERY", "RENAME", "CINDEX", "DINDEX"})
+_DDL = frozenset({"CREATE", "ALTER", "QUERY", "RENAME", "CINDEX", "DINDEX"})
 _TRANSACTION = frozenset({"GTID", "XACOMMIT", "XAROLLBACK"})
 # The heartbeats of Canal, and of TiDB, which writes messages of the same form.
 _HEARTBEAT = frozenset({"MHEARTBEAT", "TIDB_WATERMARK"})
@@ -112,7 +112,7 @@ class Canal(RowImageCodec):
     def _decode(self, value: bytes) -> Sequence[Change] | Ignored:
         message = _message(value)
         event = message.type
-        if event in _DDL or (message.isDdl and event != "TRUNCATE"):
+        if event in _DDL or (message.isDdl and event not in ("TRUNCATE", "ERASE")):
             return Ignored("ddl")
         if event in _HEARTBEAT:
             return Ignored("heartbeat")
@@ -122,6 +122,8 @@ class Canal(RowImageCodec):
             return Ignored("table")
         if event == "TRUNCATE":
             return [Change("truncate")]
+        if event == "ERASE":
+            return Ignored("dropped table")
         if event not in _ROWS:
             raise DecodeError(_NAME, "field `type` is none of Canal's event types")
         if message.data == NULL:

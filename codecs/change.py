@@ -135,9 +135,21 @@ class Change(NamedTuple):
 
 
 class Ignored(NamedTuple):
-    """A message that says nothing about a row of the relation; it is counted as `what`."""
+    """A message that says nothing about a row of the relation; it is counted as `what`.
 
-    what: Literal["heartbeat", "transaction", "ddl", "message", "table", "snapshot", "tombstone"]
+    A dropped table is counted by itself, because its rows stay.
+    """
+
+    what: Literal[
+        "heartbeat",
+        "transaction",
+        "ddl",
+        "dropped table",
+        "message",
+        "table",
+        "snapshot",
+        "tombstone",
+    ]
 
 
 class RowCodec(Protocol):

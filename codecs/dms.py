@@ -1,8 +1,8 @@
 """Decode the changes of rows that AWS Database Migration Service (DMS) writes to Kafka.
 
 load, insert and update upsert `data`; delete removes its row.  Of the control records,
-truncate-table empties the table, and the others are DDL.  DMS writes no tombstones.  Its data
-records never name the key's columns, so the key has to be declared.
+truncate-table empties the table, and the others, drop-table too, are DDL.  DMS writes no
+tombstones.  Its data records never name the key's columns, so the key has to be declared.
 
 DMS leaves out null columns unless IncludeNullAndEmpty is set.  So `data` is taken as the whole
 row, and a declared column that it lacks is null; otherwise an update to null would be lost.
@@ -92,14 +92,15 @@ class Dms(RowImageCodec):
         message = self._message(value)
         metadata = message.metadata
         control = metadata.record_type == "control"
-        if control and metadata.operation != "truncate-table":
+        if control and metadata.operation not in ("truncate-table", "drop-table"):
             return Ignored("ddl")
         if not self._tables.all and not self._tables.has(
             metadata.schema_name, metadata.table_name
         ):
             return Ignored("table")
         if control:
-            return [Change("truncate")]
+            dropped = metadata.operation == "drop-table"
+            return Ignored("dropped table") if dropped else [Change("truncate")]
         if metadata.record_type != "data":
             raise DecodeError(_NAME, "field `record-type` is neither data nor control")
         operation = metadata.operation

@@ -41,7 +41,7 @@ _NAME = "Maxwell"
 _ROWS = frozenset({"insert", "update", "delete", "bootstrap-insert"})
 _SNAPSHOT = frozenset({"bootstrap-start", "bootstrap-complete"})
 _DDL = frozenset(
-    f"{what}-{how}" for what in ("database", "table") for how in ("create", "alter", "drop")
+    ("database-create", "database-alter", "database-drop", "table-create", "table-alter")
 )
 
 
@@ -94,6 +94,8 @@ class Maxwell(RowImageCodec):
             return Ignored("ddl")
         if not self._tables.all and not self._tables.has(message.database, message.table):
             return Ignored("table")
+        if kind == "table-drop":
+            return Ignored("dropped table")
         if kind in _SNAPSHOT:
             return Ignored("snapshot")
         if kind not in _ROWS:

@@ -212,6 +212,7 @@ class BatchDisplay:
 # The counters of a batch in words; all others are kinds of messages.
 _MEANING = {
     "drift": "old images unlike the state",
+    "dropped table": "dropped tables, whose rows stay",
     "error dropped": "errors dropped",
     "late": "late records that count at the frontier",
     "outdated": "outdated records by their sequence, not applied",

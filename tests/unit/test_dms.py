@@ -51,6 +51,7 @@ ANNA = b'{"id":7,"name":"hunter2 Anna","note":"hunter2 x"}'
         pytest.param("delete_of_key", [deleted(KEY)], id="delete of which only a key is"),
         pytest.param("truncate", [Change("truncate")], id="truncate"),
         pytest.param("create_table", Ignored("ddl"), id="DDL"),
+        pytest.param("drop_table", Ignored("dropped table"), id="drop table"),
     ],
 )
 def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change] | Ignored) -> None:

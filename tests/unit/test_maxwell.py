@@ -56,6 +56,7 @@ PARTIAL = b'{"id":7,"name":"hunter2 Ann"}'
         pytest.param("bootstrap_insert", [Change("upsert", b'{"id":7}', ANN)], id="snapshot"),
         pytest.param("bootstrap_complete", Ignored("snapshot"), id="bootstrap-complete"),
         pytest.param("table_alter", Ignored("ddl"), id="DDL"),
+        pytest.param("table_drop", Ignored("dropped table"), id="drop table"),
         pytest.param("database_create", Ignored("ddl"), id="DDL without a table"),
     ],
 )
