@@ -35,8 +35,9 @@ from rocksdict import (
     WriteOptions,
 )
 
-from ikebana.arrangements.run import Change, Merge
+from ikebana.arrangements.run import EntryChange, Merge
 from ikebana.arrangements.storage import private_folder
+from ikebana.arrangements.store import EntryDict
 
 try:
     import ikebana.compiled._recent as compiled
@@ -127,13 +128,13 @@ class LocalDatabase:
                 # While the iterator lives, such as in a traceback, RocksDB locks the folder.
                 del entry
 
-    def apply(self, blocks: Iterable[list[Change]], state: str) -> None:
+    def apply(self, blocks: Iterable[list[EntryChange]], state: str) -> None:
         """Write the changes and set the id to `state`.
 
         While several blocks are being written, the database has no id.  So it is discarded after a
         crash in between.
         """
-        held: list[Change] | None = None
+        held: list[EntryChange] | None = None
         for block in blocks:
             if held is not None:
                 self._write(held, None)
@@ -141,14 +142,14 @@ class LocalDatabase:
         # The last block is written with the id only now, when the whole file has been verified.
         self._write(held or [], state)
 
-    def follow(self, before: str | None, after: str, changes: list[Change]) -> None:
+    def follow(self, before: str | None, after: str, changes: list[EntryChange]) -> None:
         """Take note of the changes from one state to another, before they are committed."""
 
     def go_on(self, state: str) -> bool:
         """Apply the noted changes if they lead to `state`; return whether they do."""
         return False
 
-    def _write(self, changes: Iterable[Change], state: str | None) -> None:
+    def _write(self, changes: Iterable[EntryChange], state: str | None) -> None:
         batch = WriteBatch(raw_mode=True)
         put, delete = batch.put, batch.delete
         for key, value in changes:
@@ -289,7 +290,7 @@ class _Following(NamedTuple):
 
     before: str | None
     after: str
-    changes: list[Change]
+    changes: list[EntryChange]
 
 
 class OpenDatabase(LocalDatabase):
@@ -329,12 +330,12 @@ class OpenDatabase(LocalDatabase):
             self._settle()
         yield from super().scan(prefix, start)
 
-    def apply(self, blocks: Iterable[list[Change]], state: str) -> None:
+    def apply(self, blocks: Iterable[list[EntryChange]], state: str) -> None:
         self._settle()
         self._recent.clear()
         super().apply(blocks, state)
 
-    def follow(self, before: str | None, after: str, changes: list[Change]) -> None:
+    def follow(self, before: str | None, after: str, changes: list[EntryChange]) -> None:
         fits = size_of(changes) <= self._recent.most
         self._following = _Following(before, after, changes) if fits else None
 
@@ -503,8 +504,7 @@ class OpenDatabases(LocalDatabases):
 # RocksDB gets the changes of many batches in one write. A scan looks at each waiting change, so
 # beyond eight prefixes all is written first.
 
-Entries = dict[bytes, bytes | None]
-Read = Callable[[list[bytes]], list[bytes | None]]
+ReadValues = Callable[[list[bytes]], list[bytes | None]]
 
 # The memory of Python's objects of an entry beside their bytes.
 _OF_AN_ENTRY = 170
@@ -517,10 +517,10 @@ class RecentEntries:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._young: Entries = {}
-        self._old: Entries = {}
+        self._young: EntryDict = {}
+        self._old: EntryDict = {}
         self._size = 0
-        self.unwritten: Entries = {}
+        self.unwritten: EntryDict = {}
         """Changes that the database does not have; they are among the young entries."""
         # By prefix, whether no unwritten key begins with it.
         self._alone: dict[bytes, bool] = {}
@@ -530,7 +530,7 @@ class RecentEntries:
         """Whether the young entries have reached their limit."""
         return self._size * 2 > self.most
 
-    def get_many(self, keys: list[bytes], read: Read) -> list[bytes | None]:
+    def get_many(self, keys: list[bytes], read: ReadValues) -> list[bytes | None]:
         """Return the values of keys; missing ones are read, and kept."""
         values, missing, moved = recalled(self._young, self._old, keys)
         self._size += moved
@@ -554,7 +554,7 @@ class RecentEntries:
         self._alone[prefix] = alone = not any_begins(self.unwritten, prefix)
         return alone
 
-    def write(self, changes: list[Change]) -> None:
+    def write(self, changes: list[EntryChange]) -> None:
         """Keep changes that are written to the database later."""
         self._alone.clear()
         self.unwritten.update(changes)
@@ -571,7 +571,7 @@ class RecentEntries:
 
 
 def _recalled(
-    young: Entries, old: Entries, keys: list[bytes]
+    young: EntryDict, old: EntryDict, keys: list[bytes]
 ) -> tuple[list[bytes | None], list[int], int]:
     """Look up keys: their values, the positions of missing keys, and how many bytes moved.
 
@@ -592,7 +592,7 @@ def _recalled(
 
 
 def _filled(
-    young: Entries,
+    young: EntryDict,
     keys: list[bytes],
     results: list[bytes | None],
     missing: list[int],
@@ -610,7 +610,7 @@ def _filled(
     return size
 
 
-def _put(young: Entries, entries: list[Change]) -> int:
+def _put(young: EntryDict, entries: list[EntryChange]) -> int:
     """Put entries among the young; return how many bytes these have grown."""
     size = 0
     for key, value in entries:
@@ -621,12 +621,12 @@ def _put(young: Entries, entries: list[Change]) -> int:
     return size
 
 
-def _any_begins(entries: Entries, prefix: bytes) -> bool:
+def _any_begins(entries: EntryDict, prefix: bytes) -> bool:
     """Return whether the key of an entry begins with `prefix`."""
     return any(key.startswith(prefix) for key in entries)
 
 
-def _size_of(entries: list[Change]) -> int:
+def _size_of(entries: list[EntryChange]) -> int:
     """The approximate memory of entries, in bytes."""
     size = sum(len(key) + len(value) if value else len(key) for key, value in entries)
     return size + len(entries) * _OF_AN_ENTRY

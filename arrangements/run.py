@@ -44,7 +44,7 @@ try:
 except ImportError:
     _taken_apart = None  # type: ignore[assignment]
 
-Change = tuple[bytes, bytes | None]
+EntryChange = tuple[bytes, bytes | None]
 """A key with its value, or None if it is deleted."""
 
 _MAGIC = b"ikebana\x01"
@@ -102,7 +102,7 @@ class _Count:
 
 
 def write(
-    files: FileStore, head: Head, changes: Iterable[Change], kind: str, gone: int = 0
+    files: FileStore, head: Head, changes: Iterable[EntryChange], kind: str, gone: int = 0
 ) -> RunEntry:
     """Write changes, which must be in key order, as one file; return its manifest entry.
 
@@ -116,7 +116,7 @@ def write(
     return RunEntry(name, head.lower, head.upper, head.states[-1], *counted)
 
 
-def read(files: FileStore, name: str) -> tuple[Head, Iterator[list[Change]]]:
+def read(files: FileStore, name: str) -> tuple[Head, Iterator[list[EntryChange]]]:
     """Read the head of a run and its changes, block by block, in key order.
 
     The file is verified only after the last block: results from the blocks must not be used
@@ -133,7 +133,7 @@ def read(files: FileStore, name: str) -> tuple[Head, Iterator[list[Change]]]:
     return head, _changes(blocks, name)
 
 
-def merge(files: FileStore, names: Iterable[str]) -> Iterator[Change]:
+def merge(files: FileStore, names: Iterable[str]) -> Iterator[EntryChange]:
     """Merge the changes of adjoining runs, oldest first, into the changes of one run."""
     opened = [_Opened(read(files, name)[1]) for name in names]
     while left := [run for run in opened if run.has_more()]:
@@ -155,9 +155,9 @@ def bounds(name: str) -> tuple[int, int] | None:
 class _Opened:
     """The changes of a run that is being merged, with one block at a time in memory."""
 
-    def __init__(self, blocks: Iterator[list[Change]]) -> None:
+    def __init__(self, blocks: Iterator[list[EntryChange]]) -> None:
         self._blocks = blocks
-        self._block: list[Change] = []
+        self._block: list[EntryChange] = []
         self._at = 0
 
     def has_more(self) -> bool:
@@ -173,7 +173,7 @@ class _Opened:
         """The key up to which changes can be taken from this block, a portion at the most."""
         return self._block[min(self._at + portion, len(self._block)) - 1][0]
 
-    def take(self, bound: bytes) -> list[Change]:
+    def take(self, bound: bytes) -> list[EntryChange]:
         """Take the changes of the keys up to `bound`, which is no greater than `next_bound`."""
         start = self._at
         self._at = bisect_right(self._block, bound, start, key=_key_of)
@@ -181,7 +181,7 @@ class _Opened:
 
 
 def _encode(
-    head: Head, changes: Iterable[Change], count: _Count, *, is_passing: bool
+    head: Head, changes: Iterable[EntryChange], count: _Count, *, is_passing: bool
 ) -> Iterator[bytes]:
     yield _MAGIC
     yield _block(msgspec.msgpack.encode(head))
@@ -194,9 +194,9 @@ def _encode(
         yield _block(encode(gathered, is_passing=is_passing))
 
 
-def _gathered(changes: Iterator[Change]) -> Iterator[tuple[list[Change], int]]:
+def _gathered(changes: Iterator[EntryChange]) -> Iterator[tuple[list[EntryChange], int]]:
     """Gather changes for blocks; yield them with the number of their bytes."""
-    gathered: list[Change] = []
+    gathered: list[EntryChange] = []
     size = 0
     while some := list(islice(changes, _AT_ONCE)):
         more = (_size_of if size_of is None else size_of)(some)
@@ -214,7 +214,7 @@ def _gathered(changes: Iterator[Change]) -> Iterator[tuple[list[Change], int]]:
         yield gathered, size
 
 
-def _size_of(changes: list[Change]) -> int:
+def _size_of(changes: list[EntryChange]) -> int:
     return sum(len(key) + len(value or b"") for key, value in changes)
 
 
@@ -244,7 +244,7 @@ def _blocks(files: FileStore, name: str) -> Iterator[bytes]:
         yield decompressed(stored, int.from_bytes(lengths[4:], "big"))
 
 
-def _changes(blocks: Iterator[bytes], name: str) -> Iterator[list[Change]]:
+def _changes(blocks: Iterator[bytes], name: str) -> Iterator[list[EntryChange]]:
     for block in blocks:
         try:
             yield decode(block)
@@ -292,7 +292,7 @@ _SAMPLED_BYTES = 1 << 16
 _FEWEST = 8
 
 
-def encode(changes: list[Change], *, is_passing: bool = False) -> bytes:
+def encode(changes: list[EntryChange], *, is_passing: bool = False) -> bytes:
     """Make the content of a block, not yet compressed.
 
     A block that `is_passing` will soon be written again, and is stored without trying columns.
@@ -311,7 +311,7 @@ def encode(changes: list[Change], *, is_passing: bool = False) -> bytes:
     return _as_they_are(changes) if packed is None else _IN_COLUMNS + packed
 
 
-def decode(plain: bytes) -> list[Change]:
+def decode(plain: bytes) -> list[EntryChange]:
     """Read the content of a block.
 
     Raises:
@@ -319,7 +319,7 @@ def decode(plain: bytes) -> list[Change]:
     """
     if plain.startswith(_IN_COLUMNS):
         return put_together(plain[len(_IN_COLUMNS) :])
-    return msgspec.msgpack.decode(plain, type=list[Change])
+    return msgspec.msgpack.decode(plain, type=list[EntryChange])
 
 
 def compressed(plain: bytes) -> bytes:
@@ -334,11 +334,11 @@ def decompressed(stored: bytes, size: int) -> bytes:
     return plain
 
 
-def _as_they_are(changes: list[Change]) -> bytes:
+def _as_they_are(changes: list[EntryChange]) -> bytes:
     return msgspec.msgpack.encode(changes)
 
 
-def _sample(changes: list[Change]) -> list[Change]:
+def _sample(changes: list[EntryChange]) -> list[EntryChange]:
     """Changes from all places, with long values cut; all of them, if they are few."""
     each = _SAMPLED // _PLACES
     sample = changes
@@ -406,7 +406,7 @@ class Streams(msgspec.Struct, array_like=True, frozen=True):
     columns: list[NumberColumn]
 
 
-def taken_apart(changes: list[Change]) -> bytes | None:
+def taken_apart(changes: list[EntryChange]) -> bytes | None:
     """Divide changes; None if they have too many texts, or there is no compiled code."""
     if _taken_apart is None:
         return None
@@ -414,7 +414,7 @@ def taken_apart(changes: list[Change]) -> bytes | None:
     return None if streams is None else msgspec.msgpack.encode(streams)
 
 
-def put_together(packed: bytes) -> list[Change]:
+def put_together(packed: bytes) -> list[EntryChange]:
     """Restore the changes.
 
     Raises:
@@ -428,7 +428,7 @@ def put_together(packed: bytes) -> list[Change]:
     return list(changes_of(msgspec.msgpack.decode(packed, type=Streams)))
 
 
-def changes_of(streams: Streams) -> Iterator[Change]:
+def changes_of(streams: Streams) -> Iterator[EntryChange]:
     """Yield the changes of streams; this is the reference of the compiled code.
 
     Raises:
@@ -524,13 +524,13 @@ _FIELDS = tuple[int, bytes, list[int], bytes, int, bytes, list[tuple[int, bool, 
 # up to the key that all have been read to. A merge beside batches yields between portions.
 
 
-def _in_order(changes: dict[bytes, bytes | None]) -> list[Change]:
+def _in_order(changes: dict[bytes, bytes | None]) -> list[EntryChange]:
     """List changes in the order of their keys."""
     # Keys differ, and are compared faster alone.
     return sorted(changes.items(), key=_key_of)
 
 
-def _merged(portions: list[list[Change]]) -> list[Change]:
+def _merged(portions: list[list[EntryChange]]) -> list[EntryChange]:
     """Merge changes in key order, the oldest first; of equal keys the youngest counts."""
     latest: dict[bytes, bytes | None] = {}
     for changes in portions:
@@ -557,7 +557,7 @@ merged = _merged if compiled is None else compiled.merged
 # After this many entries, which take some milliseconds, a thread checks whether a batch has begun.
 _CHUNK = 2_000
 
-Paced = Callable[[Iterable[Change]], Iterator[Change]]
+Paced = Callable[[Iterable[EntryChange]], Iterator[EntryChange]]
 """Yields changes, the first one at once, and waits while batches run."""
 
 _changed = threading.Condition()
@@ -637,7 +637,7 @@ class Merge:
             self._begun.set()
             self._done.set()
 
-    def _paced(self, changes: Iterable[Change]) -> Iterator[Change]:
+    def _paced(self, changes: Iterable[EntryChange]) -> Iterator[EntryChange]:
         rest = iter(changes)
         while chunk := list(islice(rest, _CHUNK)):
             self._begun.set()

@@ -46,8 +46,8 @@ _LACKING = ("Too many open files", "Cannot allocate memory")
 # A reader may keep more than a writer.
 _READERS_CACHE = 128 << 20
 
-Entries = Iterator[tuple[bytes, bytes]]
-Range = tuple[bytes, bytes | None]
+EntryIterator = Iterator[tuple[bytes, bytes]]
+KeyRange = tuple[bytes, bytes | None]
 
 
 class ClosedError(Exception):
@@ -124,7 +124,7 @@ class Scans(NamedTuple):
     """Scans of one state; `moved` says that it is later than the state of their view."""
 
     moved: bool
-    entries: list[Entries]
+    entries: list[EntryIterator]
 
 
 class DatabaseView(Protocol):
@@ -142,14 +142,14 @@ class DatabaseView(Protocol):
         """Read the values that several keys had at the moment of the view."""
         ...
 
-    def scan(self, lower: bytes, upper: bytes | None) -> Entries:
+    def scan(self, lower: bytes, upper: bytes | None) -> EntryIterator:
         """Scan the present entries with `lower <= key < upper`, in order of the bytes of keys.
 
         Later writes do not change a scan that has been made.
         """
         ...
 
-    def scans(self, *ranges: Range) -> Scans:
+    def scans(self, *ranges: KeyRange) -> Scans:
         """Make several scans of one state, the present one."""
         ...
 
@@ -196,12 +196,12 @@ class SharedDatabase:
         self._views.add(view)
         return view
 
-    def scan(self, lower: bytes, upper: bytes | None) -> Entries:
+    def scan(self, lower: bytes, upper: bytes | None) -> EntryIterator:
         """Make a scan of the present state; it waits for no write."""
         with _as_damage(self):
             return _scan(self._database, lower, upper, self)
 
-    def scans(self, ranges: Sequence[Range], since: int) -> Scans:
+    def scans(self, ranges: Sequence[KeyRange], since: int) -> Scans:
         """Make scans of the present state; `since` is the number of writes before it, or fewer."""
         with _as_damage(self), self._lock:
             entries = [_scan(self._database, *each, self) for each in ranges]
@@ -293,11 +293,11 @@ class DatabaseReader:
             values: list[bytes | None] = self._database.get(list(keys))
         return values
 
-    def scan(self, lower: bytes, upper: bytes | None) -> Entries:
+    def scan(self, lower: bytes, upper: bytes | None) -> EntryIterator:
         with _as_damage():
             return _scan(self._database, lower, upper)
 
-    def scans(self, *ranges: Range) -> Scans:
+    def scans(self, *ranges: KeyRange) -> Scans:
         # Between two calls of `catch_up` there is one state.
         return Scans(moved=False, entries=[self.scan(*each) for each in ranges])
 
@@ -335,11 +335,11 @@ class _Fixed:
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         return [self.get(key) for key in keys]
 
-    def scan(self, lower: bytes, upper: bytes | None) -> Entries:
+    def scan(self, lower: bytes, upper: bytes | None) -> EntryIterator:
         self._open()
         return self._database.scan(lower, upper)
 
-    def scans(self, *ranges: Range) -> Scans:
+    def scans(self, *ranges: KeyRange) -> Scans:
         self._open()
         return self._database.scans(ranges, self._writes)
 
@@ -351,7 +351,7 @@ class _Fixed:
 
 def _scan(
     database: Rdict, lower: bytes, upper: bytes | None, noting: SharedDatabase | None = None
-) -> Entries:
+) -> EntryIterator:
     """Make a scan of the present state, whenever it is read."""
     options = ReadOptions()
     if upper is not None:
@@ -362,7 +362,7 @@ def _scan(
 
 def _entries(
     entry: RdictIter, lower: bytes, options: ReadOptions, noting: SharedDatabase | None
-) -> Entries:
+) -> EntryIterator:
     """Read a scan; the options live as long, since the iterator's bound is in their memory."""
     with _as_damage(noting):
         try:

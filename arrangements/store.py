@@ -19,7 +19,8 @@ except ImportError:
     prefixed = prefixed_changes = None  # type: ignore[assignment]
 
 # Entries by key; None is one to be removed.
-Changes = Mapping[bytes, bytes | None]
+EntryChanges = Mapping[bytes, bytes | None]
+EntryDict = dict[bytes, bytes | None]
 
 
 class Readable(Protocol):
@@ -56,7 +57,7 @@ class Store(Readable, Protocol):
         """
         ...
 
-    def change(self, changes: Changes) -> None:
+    def change(self, changes: EntryChanges) -> None:
         """Set the entries that have a value, and remove the others."""
         ...
 
@@ -92,7 +93,7 @@ class MemoryStore:
         if self._entries.pop(key, None) is not None:
             self._sorted = None
 
-    def change(self, changes: Changes) -> None:
+    def change(self, changes: EntryChanges) -> None:
         for key, value in changes.items():
             if value is None:
                 self.delete(key)
@@ -144,7 +145,7 @@ class Overlay:
         self.changes[key] = None
         self.gone += size
 
-    def change(self, changes: Changes) -> None:
+    def change(self, changes: EntryChanges) -> None:
         self._sorted = None
         self.changes.update(changes)
 
@@ -187,7 +188,7 @@ class PrefixStore:
     def delete(self, key: bytes, size: int = 0) -> None:
         self._store.delete(self._prefix + key, size)
 
-    def change(self, changes: Changes) -> None:
+    def change(self, changes: EntryChanges) -> None:
         prefix = self._prefix
         if prefixed_changes is not None and type(changes) is dict:
             self._store.change(prefixed_changes(prefix, changes))

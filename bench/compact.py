@@ -81,7 +81,9 @@ class Written:
             found.add(_key(number), _value(number, version), 1)
         return found.hexdigest()
 
-    def _send(self, number: int, version: int, headers: diff.Headers, partition: int) -> None:
+    def _send(
+        self, number: int, version: int, headers: diff.UpdateHeaders, partition: int
+    ) -> None:
         enqueue(
             self.producer,
             TOPIC,

@@ -51,9 +51,9 @@ from ikebana.codecs.avro import AvroDecoder
 from ikebana.codecs.avro_schema import Framing, MessagePart, Schemas, applied, each, locate, picked
 from ikebana.codecs.encodings import Convert
 from ikebana.codecs.output_messages import (
-    Datum,
     MisfitError,
     OutputShape,
+    ToDatum,
     Writers,
     as_object,
     datum_of,
@@ -221,7 +221,7 @@ def writers(shape: OutputShape) -> Writers:
     return Writers(key_of, envelope_of if shape.envelope else value_of)
 
 
-def _key_datum(kind: SqlType) -> Datum:
+def _key_datum(kind: SqlType) -> ToDatum:
     if not isinstance(kind, Struct):
         only = datum_of(kind, "key")
         # In a key that is JSON, null is a value.

@@ -48,7 +48,7 @@ from ikebana.codecs.change import Change, Ignored, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.row_images import (
     NULL,
-    Image,
+    RowImage,
     RowImageCodec,
     RowImages,
     damaged,
@@ -150,15 +150,15 @@ class Canal(RowImageCodec):
             for change in self._update(image, old, names)
         ]
 
-    def _insert(self, image: Image, names: Sequence[str]) -> Change:
+    def _insert(self, image: RowImage, names: Sequence[str]) -> Change:
         after, absent = self._after(image)
         return Change("upsert", self._images.key(image, names), after, None, absent)
 
-    def _delete(self, image: Image, names: Sequence[str]) -> Change:
+    def _delete(self, image: RowImage, names: Sequence[str]) -> Change:
         before = self._images.row(image) if self._before else None
         return deleted(self._images.key(image, names), before)
 
-    def _update(self, image: Image, old: Image, names: Sequence[str]) -> Sequence[Change]:
+    def _update(self, image: RowImage, old: RowImage, names: Sequence[str]) -> Sequence[Change]:
         key = self._images.key(image, names)
         after, absent = self._after(image)
         old_image = {**image, **old}
@@ -166,7 +166,7 @@ class Canal(RowImageCodec):
         before = self._images.row(old_image) if self._before else None
         return moved(old_key, key, after, before, absent)
 
-    def _after(self, image: Image) -> tuple[bytes, tuple[str, ...]]:
+    def _after(self, image: RowImage) -> tuple[bytes, tuple[str, ...]]:
         return self._images.row(image), () if self._full else self._images.absent(image)
 
     def _types(self, message: Any) -> _Types:
@@ -178,12 +178,12 @@ class Canal(RowImageCodec):
         return None if columns is None else tuple(dict.fromkeys((*columns, *key)))
 
     def _converted(
-        self, row: Image, columns: Sequence[str] | None, key: Sequence[str], types: _Types
-    ) -> Image:
+        self, row: RowImage, columns: Sequence[str] | None, key: Sequence[str], types: _Types
+    ) -> RowImage:
         """Convert the columns of the row by their types; `key` has its key columns."""
         sql_types, mysql_types = types
         declared = self._images.declared
-        image: Image = dict(row)
+        image: RowImage = dict(row)
         for name in row if columns is None else columns:
             text = row.get(name)
             # Other writers than Canal write numbers and booleans as such.

@@ -39,7 +39,7 @@ from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.debezium_rows import KeyDecoder, keys_in_json
 from ikebana.codecs.encodings import instant_of
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.row_images import Image, RowImages, Tables, deleted, moved, option
+from ikebana.codecs.row_images import RowImage, RowImages, Tables, deleted, moved, option
 from ikebana.errors import ConfigError
 
 _NAME = "change"
@@ -120,7 +120,7 @@ class ChangesCodec:
         return self._keys.tombstone(key, headers)
 
     def _changes(
-        self, message: Image, key: bytes | None, headers: Headers
+        self, message: RowImage, key: bytes | None, headers: Headers
     ) -> Sequence[Change] | Ignored:
         if self._table is not None and not self._tables.has(at(message, self._table)):
             return Ignored("table")
@@ -143,8 +143,8 @@ class ChangesCodec:
     def _of_rows(
         self,
         operation: str,
-        before: Image | None,
-        after: Image | None,
+        before: RowImage | None,
+        after: RowImage | None,
         key: bytes | None,
         headers: Headers,
     ) -> list[Change]:
@@ -166,7 +166,7 @@ class ChangesCodec:
         old = row_key if before is None else self._key({**after, **before}, key, headers)
         return moved(old, row_key, image, self._whole(before, after), absent)
 
-    def _operation(self, message: Image) -> str:
+    def _operation(self, message: RowImage) -> str:
         """The operation of a message: a key of `WORDS`."""
         word = at(message, self._op)
         if word is None and not self._needs_op:
@@ -178,7 +178,9 @@ class ChangesCodec:
             raise DecodeError(_NAME, f"field `{'.'.join(self._op)}` {problem}")
         return operation
 
-    def _rows(self, message: Image, *, is_gone: bool) -> tuple[Image | None, Image | None]:
+    def _rows(
+        self, message: RowImage, *, is_gone: bool
+    ) -> tuple[RowImage | None, RowImage | None]:
         """The rows before and after, converted; of a deleted row, the columns that are there."""
         old, new = (at(message, path, _NOWHERE) for path in (self._old, self._new))
         if old is _NOWHERE and new is _NOWHERE:
@@ -198,19 +200,19 @@ class ChangesCodec:
             None if after is None or is_gone else self._images.converted(after),
         )
 
-    def _whole(self, before: Image | None, after: Image) -> bytes | None:
+    def _whole(self, before: RowImage | None, after: RowImage) -> bytes | None:
         """The row before, if it is read and has all columns."""
         if not self._needs.before or not before or self._images.declared.absent(before):
             return None
         return self._images.row(before) if after.keys() <= before.keys() else None
 
-    def _key(self, row: Image, key: bytes | None, headers: Headers) -> bytes | None:
+    def _key(self, row: RowImage, key: bytes | None, headers: Headers) -> bytes | None:
         columns = self._needs.key
         if columns and all(name in row for name in columns):
             return canonical.key(row, columns)
         return self._keys.needed(key, headers)
 
-    def _readable(self, message: Any) -> Iterator[Image]:
+    def _readable(self, message: Any) -> Iterator[RowImage]:
         """The row of a message, which may have the row's key although another part has a fault."""
         if isinstance(message, dict):
             before, after = self._rows(message, is_gone=False)

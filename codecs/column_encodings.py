@@ -242,7 +242,7 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-Usual = Literal["always", "named", "never"]
+WhenUsual = Literal["always", "named", "never"]
 """Whether a format has the usual encodings of JSON and INTERVAL columns: `named` only if a
 schema names these types."""
 
@@ -330,7 +330,7 @@ def full_name(kind: str, name: str) -> str:
     return name + _ITEMS * (0 if whole else arrays)
 
 
-def usual_name(kind: str, usual: Usual) -> str | None:
+def usual_name(kind: str, usual: WhenUsual) -> str | None:
     """The full name of the usual encoding of a column; None if it has none."""
     items, arrays = _taken_apart(kind)
     name = _USUAL.get(str(items))

@@ -130,7 +130,7 @@ class _Record(msgspec.Struct):
     data_collections: list[_Count] | None = None
 
 
-class Positions:
+class PositionReader:
     """Reads the positions of changes; use one for all messages, because it caches their schema."""
 
     def __init__(self) -> None:

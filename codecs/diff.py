@@ -39,11 +39,11 @@ Promise = Literal["upserts", "collection", "changes"]
 # The kind of times: milliseconds of a clock, or numbers of records and positions in logs.
 Times = Literal["clock", "offset"]
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
-Headers = list[tuple[str, bytes]]
+UpdateHeaders = list[tuple[str, bytes]]
 _INTEGER = re.compile(rb"-?[0-9]{1,19}").fullmatch
 
 
-def headers(time: int, diff: int) -> Headers:
+def headers(time: int, diff: int) -> UpdateHeaders:
     """Write time and diff as headers.
 
     >>> headers(7, -1)

@@ -34,7 +34,7 @@ from ikebana.codecs.change import Change, Ignored, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.row_images import (
     NULL,
-    Image,
+    RowImage,
     RowImageCodec,
     RowImages,
     deleted,
@@ -126,11 +126,11 @@ class Dms(RowImageCodec):
         old_key = key if old.keys().isdisjoint(names) else images.key({**data, **old}, names)
         return moved(old_key, key, after, self._old_row(old), ())
 
-    def _without_old(self, data: Image) -> tuple[Image, Image]:
+    def _without_old(self, data: RowImage) -> tuple[RowImage, RowImage]:
         """Split `data` into the columns of the row, and the old ones, by their prefix."""
         prefix = self._prefix
-        row: Image = {}
-        old: Image = {}
+        row: RowImage = {}
+        old: RowImage = {}
         if not prefix:
             return data, old
         for name, value in data.items():
@@ -140,14 +140,14 @@ class Dms(RowImageCodec):
                 row[name] = value
         return row, old
 
-    def _old_row(self, old: Image) -> bytes | None:
+    def _old_row(self, old: RowImage) -> bytes | None:
         if not self._before or not old:
             return None
         declared = self._images.declared
         whole = self._all or (bool(declared) and not declared.absent(old))
         return self._images.row_with_nulls(old) if whole else None
 
-    def _deleted_row(self, data: Image, raw: msgspec.Raw) -> bytes | None:
+    def _deleted_row(self, data: RowImage, raw: msgspec.Raw) -> bytes | None:
         if not self._before:
             return None
         there = {name for name in self._names(raw) if not self._is_old(name)}

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from ikebana.codecs.change import Change, Codec, Headers, Ignored, Needs, RowCodec
-from ikebana.codecs.column_encodings import Usual
+from ikebana.codecs.column_encodings import WhenUsual
 from ikebana.codecs.errors import DecodeError
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ OutputFormat = Literal[
 # rows: a message is a row.  changes: a message describes changes of rows.  updates: a message is
 # one update with a time and a diff, written once; a progress topic says which times are closed.
 # facts: a message has such updates, which may be repeated, or statements of progress.
-Kind = Literal["rows", "changes", "updates", "facts"]
+FormatKind = Literal["rows", "changes", "updates", "facts"]
 # The source of a row's key.  kafka: the Kafka key.  either: the Kafka key, unless the input names
 # key columns.  message: the message names its key columns.  columns: the input has to name them.
 KeyFrom = Literal["kafka", "either", "message", "columns"]
 MakeCodec = Callable[[Needs, KeyFormat, "Schemas | None"], Codec]
 # The values that a message of this key and value, None for a tombstone, inserts or retracts.
-ReadBack = Callable[[bytes | None, bytes | None], list[tuple[bytes, int]]]
+ReadUpdates = Callable[[bytes | None, bytes | None], list[tuple[bytes, int]]]
 
 
 class FactCodec(Protocol):
@@ -143,7 +143,7 @@ class OutputCodec(Protocol):
         """
         ...
 
-    def reader(self) -> ReadBack:
+    def reader(self) -> ReadUpdates:
         """A reader of a topic's messages, each partition in its order.  It raises: DecodeError."""
         ...
 
@@ -163,7 +163,7 @@ class InputTraits:
     Codecs are imported when they are first needed, so that `--help` is quick.
     """
 
-    kind: Kind
+    kind: FormatKind
     encoding: KeyFormat = "json"
     """The encoding of the values."""
     codec: MakeCodec | None = None
@@ -178,7 +178,7 @@ class InputTraits:
     """Whether messages have the commit time and the log position of a change in its source."""
     quick: bool = False
     """Whether columns that are not read can be checked without decoding them."""
-    usual_encodings: Usual = "never"
+    usual_encodings: WhenUsual = "never"
     """Whether JSON and INTERVAL columns have an encoding that they need not declare, because
     connectors write them as texts and numbers."""
     options: Mapping[str, InputOption] = field(default_factory=dict)

@@ -34,7 +34,7 @@ from ikebana.codecs.change import Change, Ignored, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.row_images import (
     NULL,
-    Image,
+    RowImage,
     RowImageCodec,
     RowImages,
     damaged,
@@ -125,14 +125,14 @@ class GoldenGate(RowImageCodec):
         return moved(old_key, key, images.row(after), old, absent)
 
     def _image(
-        self, raw: msgspec.Raw, read: Callable[[msgspec.Raw], Image], *, marked: bool
-    ) -> tuple[Image | None, tuple[str, ...] | None]:
+        self, raw: msgspec.Raw, read: Callable[[msgspec.Raw], RowImage], *, marked: bool
+    ) -> tuple[RowImage | None, tuple[str, ...] | None]:
         """Split an image into its columns and the marked ones, None if there are no marks."""
         if raw == NULL:
             return None, None
         if not marked:
             return read(raw), None
-        image: Image = self._read_all(raw)
+        image: RowImage = self._read_all(raw)
         marks = [
             name
             for name, value in image.items()
@@ -146,7 +146,7 @@ class GoldenGate(RowImageCodec):
         return row, missing if marks else None
 
     def _absent(
-        self, before: Image, after: Image, marked: tuple[str, ...] | None
+        self, before: RowImage, after: RowImage, marked: tuple[str, ...] | None
     ) -> tuple[str, ...]:
         if self._images.declared and not self._full:
             return self._images.declared.absent(after)
@@ -159,7 +159,7 @@ class GoldenGate(RowImageCodec):
         )
 
     def _old(
-        self, before: Image, marked: tuple[str, ...] | None, more_than: Image | None = None
+        self, before: RowImage, marked: tuple[str, ...] | None, more_than: RowImage | None = None
     ) -> bytes | None:
         if not self._before or not before or marked:
             return None

@@ -47,7 +47,7 @@ from ikebana.codecs.sql_type import Decimal as DecimalType
 KIND = "JSON"
 """The name of the format in registries."""
 name_problem = "has a name that JSON has not"
-Value = Callable[[Any], Any]
+ToJson = Callable[[Any], Any]
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 _FRAME = 5
 
@@ -147,12 +147,12 @@ def writers(shape: OutputShape) -> Writers:
     return Writers(key_of, value_of)
 
 
-def _row_of(columns: tuple[tuple[str, SqlType], ...], path: str = "") -> Value:
+def _row_of(columns: tuple[tuple[str, SqlType], ...], path: str = "") -> ToJson:
     parts = [(name, _value_of(of, f"{path}{name}")) for name, of in columns]
     return lambda row: {name: value(row.get(name)) for name, value in parts}
 
 
-def _value_of(kind: SqlType, path: str) -> Value:
+def _value_of(kind: SqlType, path: str) -> ToJson:
     """A function that makes the JSON of a value of a type from any accepted form.
 
     It raises: MisfitError.

@@ -27,7 +27,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Ignored, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.row_images import (
-    Image,
+    RowImage,
     RowImageCodec,
     RowImages,
     damaged,
@@ -124,7 +124,7 @@ class Maxwell(RowImageCodec):
             old_key = images.key({**data, **old}, names)
         return moved(old_key, key, after, before, absent)
 
-    def _row(self, data: Image) -> bytes:
+    def _row(self, data: RowImage) -> bytes:
         return self._images.row(data) if self._nulls else self._images.row_with_nulls(data)
 
     def _readable_key(self, value: bytes) -> bytes | None:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from ikebana.codecs import canonical
 from ikebana.codecs.cdcv2 import Fact
-from ikebana.codecs.diff import Headers, time_header
+from ikebana.codecs.diff import UpdateHeaders, time_header
 from ikebana.codecs.encodings import days_of, from_base64, instant_of, time_of_day
 from ikebana.codecs.errors import DecodeError, error_record
 from ikebana.codecs.sql_type import Array, Enum, List, Map, Scalar, SqlType, Struct
@@ -40,7 +40,7 @@ class OutputMessage(NamedTuple):
 
     key: bytes | None
     value: bytes | None
-    headers: Headers
+    headers: UpdateHeaders
 
 
 class Violation(NamedTuple):
@@ -246,11 +246,11 @@ def has_names(kind: SqlType) -> bool:
 # and timestamps of parts of a second, decimals and BLOBs are bytes, and what has no other form is
 # a text.  All formats with schemas judge so whether a value is of its type.
 
-Datum = Callable[[Any], Any]
+ToDatum = Callable[[Any], Any]
 _NO_FIT = (ArithmeticError, DecodeError, TypeError, ValueError)
 
 
-def datum_of(kind: SqlType, path: str) -> Datum:
+def datum_of(kind: SqlType, path: str) -> ToDatum:
     """Make a function from values in JSON, with canonical numbers, to data of Avro's types.
 
     The function raises: MisfitError, for a value that does not fit the type.
@@ -281,12 +281,12 @@ def datum_of(kind: SqlType, path: str) -> Datum:
     return datum
 
 
-def datum_of_columns(columns: Iterable[tuple[str, SqlType]]) -> Datum:
+def datum_of_columns(columns: Iterable[tuple[str, SqlType]]) -> ToDatum:
     """Make a function from rows in JSON to data, as `datum_of` does."""
     return _struct([(name, datum_of(of, name)) for name, of in columns], "value", "STRUCT")
 
 
-def _list(each: Datum, path: str, kind: SqlType) -> Datum:
+def _list(each: ToDatum, path: str, kind: SqlType) -> ToDatum:
     def datum(value: Any) -> Any:
         if value is None:
             return None
@@ -297,7 +297,7 @@ def _list(each: Datum, path: str, kind: SqlType) -> Datum:
     return datum
 
 
-def _map(each: Datum, path: str, kind: SqlType) -> Datum:
+def _map(each: ToDatum, path: str, kind: SqlType) -> ToDatum:
     def datum(value: Any) -> Any:
         if value is None:
             return None
@@ -306,7 +306,7 @@ def _map(each: Datum, path: str, kind: SqlType) -> Datum:
     return datum
 
 
-def _struct(parts: list[tuple[str, Datum]], path: str, kind: SqlType | str) -> Datum:
+def _struct(parts: list[tuple[str, ToDatum]], path: str, kind: SqlType | str) -> ToDatum:
     def datum(value: Any) -> Any:
         if value is None:
             return None
@@ -336,7 +336,7 @@ def _boolean(value: Any) -> bool:
     raise ValueError
 
 
-def _whole(least: int, most: int) -> Datum:
+def _whole(least: int, most: int) -> ToDatum:
     def convert(value: Any) -> int:
         number = int(value) if value.__class__ is str else value
         if number.__class__ is not int or not least <= number <= most:
@@ -362,7 +362,7 @@ def _single(value: Any) -> float:
 _LARGEST_SINGLE = 3.4028235677973366e38
 
 
-def _unscaled(width: int, scale: int) -> Datum:
+def _unscaled(width: int, scale: int) -> ToDatum:
     """The bytes of a decimal's digits, `scale` of them behind the point."""
     most = 10**width
 
@@ -393,14 +393,14 @@ def _unscaled(width: int, scale: int) -> Datum:
     return convert
 
 
-def _then(first: Datum, second: Datum) -> Datum:
+def _then(first: ToDatum, second: ToDatum) -> ToDatum:
     return lambda value: second(first(value))
 
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
 _LONG = _whole(-(2**63), 2**63 - 1)
 # The functions that make the data of types without parts; those of others make texts.
-_DATA: dict[str, Datum] = {
+_DATA: dict[str, ToDatum] = {
     "BOOLEAN": _boolean,
     **{name: _whole(-(2**bits // 2), 2**bits // 2 - 1) for name, bits in _BITS.items()},
     **{f"U{name}": _whole(0, 2**bits - 1) for name, bits in _BITS.items()},

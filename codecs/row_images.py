@@ -25,7 +25,7 @@ from ikebana.codecs.column_encodings import bare, encodings
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
 
-Image = dict[str, Any]
+RowImage = dict[str, Any]
 """The values of columns, by name."""
 
 _TOMBSTONE = Ignored("tombstone")
@@ -87,15 +87,15 @@ class RowImages:
             object_of(self.key_names and dict.fromkeys(self.key_names, Any))
         )
 
-    def decoder(self, kind: Any) -> Callable[[bytes | msgspec.Raw], Image]:
+    def decoder(self, kind: Any) -> Callable[[bytes | msgspec.Raw], RowImage]:
         """Make a decoder of images as a type, with the declared encodings of columns.
 
         It raises: `canonical.REFUSALS`, DecodeError.
         """
-        decode: Callable[[bytes | msgspec.Raw], Image] = canonical.decoder(kind)
+        decode: Callable[[bytes | msgspec.Raw], RowImage] = canonical.decoder(kind)
         return (lambda raw: self.converted(decode(raw))) if self._converts else decode
 
-    def converted(self, image: Image) -> Image:
+    def converted(self, image: RowImage) -> RowImage:
         """Convert the columns of an image that have a declared encoding, in place.
 
         Raises: DecodeError.
@@ -132,7 +132,7 @@ class RowImages:
             raise DecodeError(self._codec, "it does not tell the key's columns: declare `key`")
         return columns
 
-    def key(self, image: Image, columns: Sequence[str]) -> bytes | None:
+    def key(self, image: RowImage, columns: Sequence[str]) -> bytes | None:
         """Make the key of a row; None if rows need no key.
 
         Raises:
@@ -150,20 +150,20 @@ class RowImages:
         lacking = ", ".join(f"`{name}`" for name in columns if name not in image)
         raise DecodeError(self._codec, f"the row lacks {lacking} of the key")
 
-    def row(self, image: Image) -> bytes:
+    def row(self, image: RowImage) -> bytes:
         """Write a row with the columns of an image that are read."""
         if self._only_read:
             return canonical.write(image)
         return canonical.write({n: image[n] for n in self._columns or () if n in image})
 
-    def row_with_nulls(self, image: Image) -> bytes:
+    def row_with_nulls(self, image: RowImage) -> bytes:
         """Write a row like `row`, with nulls for declared columns that the image lacks."""
         row = self.declared.with_nulls(image)
         if self._columns is not None:
             row = {name: row[name] for name in self._columns if name in row}
         return canonical.write(row)
 
-    def absent(self, image: Image) -> tuple[str, ...]:
+    def absent(self, image: RowImage) -> tuple[str, ...]:
         """Name the declared columns that a minimal image lacks.
 
         Raises:

@@ -24,7 +24,6 @@ All others are refused: their columns can be read as JSON.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import duckdb
 import pyarrow as pa
@@ -42,6 +41,7 @@ from ikebana.codecs.sql_type import (
     parsed,
 )
 from ikebana.errors import ConfigError, SourceError
+from ikebana.processor.authoring.deliver_part import Whole
 from ikebana.processor.linear.database import connection, without_data
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.query import field_texts
@@ -49,7 +49,6 @@ from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.typed_json import from_json
 from ikebana.serving.sql import as_json
 
-Whole = Literal["key", "value"]
 # The types that are delivered as another type.
 _OTHERS: Mapping[str, SqlType] = {
     "UTINYINT": Scalar("SMALLINT"),

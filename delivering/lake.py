@@ -47,7 +47,7 @@ from ikebana.delivering.sink import (
 from ikebana.errors import AccessError, ConfigError, FencedError, SourceError
 from ikebana.processor.linear.json_text import quoted
 
-Scan = Callable[[Sequence[str]], Iterable[pa.Table]]
+ScanTarget = Callable[[Sequence[str]], Iterable[pa.Table]]
 """Reads some columns of the table in the target."""
 # Columns of temporary tables, with names that no collection has.
 _N, _N0, _SUM, _FIRST, _BEFORE = (f"ikebana_{name}" for name in ("n", "n0", "sum", "first", "c0"))
@@ -63,7 +63,11 @@ class TableChanges:
     """
 
     def __init__(
-        self, table: TargetTable, updates: Iterable[pa.RecordBatch], since: int | None, scan: Scan
+        self,
+        table: TargetTable,
+        updates: Iterable[pa.RecordBatch],
+        since: int | None,
+        scan: ScanTarget,
     ) -> None:
         """Sum up the updates at or after `since`; the target has the earlier ones already."""
         self.table = table
@@ -148,7 +152,7 @@ class _Sums:
         self._identity = _listed(table.identity)
         self._columns = _listed([column.name for column in table.columns])
 
-    def make(self, scan: Scan) -> None:
+    def make(self, scan: ScanTarget) -> None:
         """Make both tables, by the table's mode."""
         if self.table.mode == "changes":
             self._make("removed", "SELECT 0 AS nothing WHERE false")
@@ -160,7 +164,7 @@ class _Sums:
         else:
             self._keyed(scan)
 
-    def _keyed(self, scan: Scan) -> None:
+    def _keyed(self, scan: ScanTarget) -> None:
         self._sum("")
         self._look_up(scan, self.table.key, "sums")
         # A key has a removed row exactly if the target has a row of it.
@@ -174,7 +178,7 @@ class _Sums:
         self._make("removed", f"SELECT {self._identity} FROM sums WHERE {_N} < 0")
         self._make("added", f"SELECT {self._columns} FROM sums WHERE {_N} > 0")
 
-    def _counted(self, scan: Scan) -> None:
+    def _counted(self, scan: ScanTarget) -> None:
         self._sum("")
         self._look_up(scan, [ID, COUNT], "sums")
         self._make("removed", f"SELECT {ID} FROM found")
@@ -185,7 +189,7 @@ class _Sums:
             f"ON {_same(self.table, 's', 'f')} WHERE {count} <> 0",
         )
 
-    def _history(self, scan: Scan) -> None:
+    def _history(self, scan: ScanTarget) -> None:
         """Split the time of each row at its updates into intervals with one count each."""
         counted = self.table.counted
         self._sum(f", {TIME}")
@@ -233,7 +237,7 @@ class _Sums:
             f"GROUP BY {ID}{by} HAVING {_N} <> 0",
         )
 
-    def _look_up(self, scan: Scan, names: Sequence[str], source: str) -> None:
+    def _look_up(self, scan: ScanTarget, names: Sequence[str], source: str) -> None:
         """Make the table `found`: the target's valid rows with identities in table `source`."""
         fields = [self._schema.field(name) for name in names]
         self._database.register("scanned", pa.schema(fields).empty_table())

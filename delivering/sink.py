@@ -37,7 +37,7 @@ target is away.  `tests/support/sink_conformance.py` has the tests for every sin
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol, get_args
+from typing import Protocol, get_args
 
 import pyarrow as pa
 
@@ -45,10 +45,8 @@ from ikebana.codecs.diff import Times
 from ikebana.delivering.columns import TargetColumn, Typing
 from ikebana.delivering.spool import Spooled
 from ikebana.errors import AwayError, ConfigError
+from ikebana.processor.authoring.deliver_part import Mode
 
-# current: the rows of the collection.  changes: its updates, which are only added.
-# history: its rows with the interval of time in which they exist.
-Mode = Literal["current", "changes", "history"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 ID, TIME, DIFF, COUNT = "ikebana_id", "ikebana_time", "ikebana_diff", "ikebana_count"

@@ -26,7 +26,7 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import instead
 from ikebana.processor.kafka import following, reading_rights
 from ikebana.processor.kafka.following import ClosedTimes, Following, Piece, Resume, Since
-from ikebana.processor.linear.settled import Texts, texts
+from ikebana.processor.linear.settled import TextOrTexts, texts
 from ikebana.processor.topics.kinds_of_time import kind_of, refuse_mixed
 
 OpenTopic = Callable[[str, str, Resume | None], Following]
@@ -291,7 +291,7 @@ class Follower(Aligning[list[KeyedUpdate]]):
 
 
 def follow(
-    topics: Texts,
+    topics: TextOrTexts,
     *,
     bootstrap_servers: str = "localhost:9092",
     format: str | Mapping[str, str] = "diff",  # noqa: A002 - as in the pipeline file

@@ -21,6 +21,7 @@ from weakref import WeakSet
 import msgspec
 
 from ikebana.arrangements.rocks import LocalDamageError
+from ikebana.arrangements.run import EntryChange
 from ikebana.arrangements.shared_rocks import SharedDatabase
 from ikebana.arrangements.update import pieces
 from ikebana.codecs.diff import Times
@@ -33,10 +34,10 @@ from ikebana.serving.layout import (
     Meta,
     Shape,
     ShapeLearner,
-    State,
     StoredTotals,
     StoredUpdate,
     TimePart,
+    ValueCounts,
 )
 from ikebana.serving.view import ArrangementView, read_meta
 
@@ -105,8 +106,6 @@ _LEAST_EXPIRED = 20_000
 
 _decode_part = msgspec.msgpack.Decoder(TimePart).decode
 _by_time = attrgetter("time")
-
-Change = tuple[bytes, bytes | None]
 
 
 class Closed(NamedTuple):
@@ -227,7 +226,7 @@ class ServedArrangement:
             if diff > 0:
                 learn(value)
 
-    def _expire(self, changes: list[Change], expired: int, keep_from: int, most: int) -> int:
+    def _expire(self, changes: list[EntryChange], expired: int, keep_from: int, most: int) -> int:
         """Delete history up to `keep_from`, in parts; return the time up to which it is gone."""
         count = 0
         reached = keep_from
@@ -254,11 +253,11 @@ class _Work:
         self._keys, self._data = totals.keys, totals.data
         self._total, self._size = totals.total, totals.bytes
         self._keep_from = keep_from
-        self._states: dict[bytes, State] = {}
+        self._states: dict[bytes, ValueCounts] = {}
         # Each state in its encoded form, before and after a change.
         self._packed: dict[bytes, bytes] = {}
         self._changed: set[bytes] = set()
-        self._history: list[Change] = []
+        self._history: list[EntryChange] = []
 
     @property
     def totals(self) -> CollectionSize:
@@ -272,7 +271,7 @@ class _Work:
 
     def add(self, time: int, updates: Iterable[KeyedUpdate]) -> bool:
         """Add all updates of a time; return whether anything has changed."""
-        by_subject: dict[bytes, State] = {}
+        by_subject: dict[bytes, ValueCounts] = {}
         for key, value, _, diff in updates:
             subject = layout.subject(key, value)
             diffs = by_subject.get(subject)
@@ -309,20 +308,20 @@ class _Work:
             self._history.append((layout.at_time(time, part), layout.encode(entry)))
         return changed
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[EntryChange]:
         """Return the history, and the new state of each subject that has changed."""
-        changes: list[Change] = self._history
+        changes: list[EntryChange] = self._history
         for subject in self._changed:
             packed = self._packed[subject]
             changes.append((layout.CURRENT + subject, None if packed == layout.EMPTY else packed))
         return changes
 
-    def _undo(self, subject: bytes, diffs: State) -> bytes:
+    def _undo(self, subject: bytes, diffs: ValueCounts) -> bytes:
         """Encode the undo record of a state for diffs that are about to be applied."""
         is_whole = len(self._states[subject]) <= _MOST_WHOLE
         return self._packed[subject] if is_whole else layout.encode_diffs(diffs)
 
-    def _change(self, subject: bytes, diffs: State) -> None:
+    def _change(self, subject: bytes, diffs: ValueCounts) -> None:
         """Add diffs, none of them 0, to the state of a subject, and to the totals."""
         state = self._states[subject]
         had = bool(state)

@@ -54,7 +54,7 @@ _KEYLESS = b"\x00"
 _KEYED = b"\x01"
 CURRENT_OF_KEY = CURRENT + _KEYED
 # Values of a subject with their counts; a count is never 0.
-State = dict[bytes, int]
+ValueCounts = dict[bytes, int]
 
 EMPTY = b"\x00"
 """A state without values."""
@@ -71,7 +71,7 @@ _time = struct.Struct(">Q")
 _part = struct.Struct(">I")
 encode = msgspec.msgpack.Encoder().encode
 """Encodes the metadata of an arrangement, or a part of a time, with large diffs in pieces."""
-_decode_state = msgspec.msgpack.Decoder(State).decode
+_decode_state = msgspec.msgpack.Decoder(ValueCounts).decode
 _decode_large = msgspec.msgpack.Decoder(dict[bytes, str]).decode
 
 # The integers that msgpack can encode.
@@ -254,7 +254,7 @@ def encode_state(state: Mapping[bytes, int]) -> bytes:
     return _counted(_SEVERAL, _LARGE, dict(sorted(state.items())))
 
 
-def decode_state(packed: bytes | None) -> State:
+def decode_state(packed: bytes | None) -> ValueCounts:
     """Decode the values of a subject."""
     if packed is None or packed[:1] == EMPTY:
         return {}
@@ -270,7 +270,7 @@ def encode_diffs(diffs: Mapping[bytes, int]) -> bytes:
     return _counted(_DIFFS, _LARGE_DIFFS, diffs)
 
 
-def decode_undo(packed: bytes) -> tuple[State, bool]:
+def decode_undo(packed: bytes) -> tuple[ValueCounts, bool]:
     """Decode an undo; True says that it is a state, False that it has diffs."""
     if packed[:1] == _DIFFS:
         return _decode_state(packed[1:]), False
@@ -287,7 +287,7 @@ def _counted(small: bytes, large: bytes, counts: Mapping[bytes, int]) -> bytes:
         return large + encode({value: str(count) for value, count in counts.items()})
 
 
-def _in_numbers(packed: bytes) -> State:
+def _in_numbers(packed: bytes) -> ValueCounts:
     return {value: int(count) for value, count in _decode_large(packed[1:]).items()}
 
 

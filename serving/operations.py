@@ -416,7 +416,9 @@ class Subscriptions:
             view.check(as_of)
         return Position(names, as_of, 0 if asked.snapshot else len(names), topics=_topics(views))
 
-    async def events(self, position: Position, encoding: wire.Encoding) -> AsyncIterator[bytes]:
+    async def events(
+        self, position: Position, encoding: wire.ByteEncoding
+    ) -> AsyncIterator[bytes]:
         """Yield events from a position on, until the server ends."""
         self.open += 1
         try:
@@ -450,7 +452,7 @@ class Subscriptions:
             reads.same_topic(view, position.topics[number])
         return view
 
-    def _snapshot(self, position: Position, encoding: wire.Encoding) -> tuple[Position, bytes]:
+    def _snapshot(self, position: Position, encoding: wire.ByteEncoding) -> tuple[Position, bytes]:
         names, as_of, number, begin, topics = msgspec.structs.astuple(position)
         view = self._view(position, number)
         view.check(as_of)
@@ -470,7 +472,7 @@ class Subscriptions:
         views: Sequence[CollectionView],
         position: Position,
         upto: int,
-        encoding: wire.Encoding,
+        encoding: wire.ByteEncoding,
     ) -> tuple[Position, bytes]:
         above = position.as_of
         for view in views:

@@ -19,8 +19,8 @@ from ikebana.serving import reads
 from ikebana.serving.reads import MOST_ROWS, CollectionInfo
 from ikebana.serving.view import Bounds, ViewRow
 from ikebana.serving.wire import (
+    ByteEncoding,
     CountChange,
-    Encoding,
     KeyValues,
     Value,
     based,
@@ -34,15 +34,17 @@ from ikebana.serving.wire import (
 
 MOST_KEYS = 10_000
 
-Time = Annotated[
+TimeText = Annotated[
     str, Meta(description="A whole number, or, where times are milliseconds, a date.")
 ]
-AsOf = Annotated[str, Meta(description="The time of the read. Default: the newest closed one.")]
-Limit = Annotated[int, Meta(ge=1, le=MOST_ROWS)]
-Token = Annotated[str, Meta(description="`page` of the answer before.")]
+AsOfText = Annotated[
+    str, Meta(description="The time of the read. Default: the newest closed one.")
+]
+RowLimit = Annotated[int, Meta(ge=1, le=MOST_ROWS)]
+PageToken = Annotated[str, Meta(description="`page` of the answer before.")]
 KeyText = Annotated[str, Meta(description="A key as JSON, in any form, or as other text.")]
 KeyBase64 = Annotated[str, Meta(description="A key as base64 of its bytes.")]
-Names = Annotated[
+CollectionNames = Annotated[
     list[str], Meta(description="Collections; may be repeated. Default: all there are.")
 ]
 
@@ -58,8 +60,8 @@ class Nothing(msgspec.Struct):
 class Read(Nothing, kw_only=True):
     """What every read takes."""
 
-    as_of: AsOf | None = None
-    encoding: Encoding = "json"
+    as_of: AsOfText | None = None
+    encoding: ByteEncoding = "json"
 
     def arguments(self) -> dict[str, Any]:
         return {"as_of": time_of(self.as_of, "as_of")}
@@ -115,8 +117,8 @@ class Within(Read, kw_only=True):
 class Scan(Within, kw_only=True):
     """A scan."""
 
-    limit: Limit = 1_000
-    page: Token | None = None
+    limit: RowLimit = 1_000
+    page: PageToken | None = None
 
     def arguments(self) -> dict[str, Any]:
         return {"limit": self.limit, "page": self.page, **Within.arguments(self)}
@@ -125,11 +127,11 @@ class Scan(Within, kw_only=True):
 class ChangesRead(Nothing, kw_only=True):
     """A read of updates."""
 
-    above: Time | None = None
-    upto: Time | None = None
-    limit: Limit = 1_000
-    page: Token | None = None
-    encoding: Encoding = "json"
+    above: TimeText | None = None
+    upto: TimeText | None = None
+    limit: RowLimit = 1_000
+    page: PageToken | None = None
+    encoding: ByteEncoding = "json"
 
     def arguments(self) -> dict[str, Any]:
         above, upto = time_of(self.above, "above"), time_of(self.upto, "upto")
@@ -141,7 +143,7 @@ class ChangesRead(Nothing, kw_only=True):
 class Collections(Nothing, kw_only=True):
     """Some collections."""
 
-    collection: Names = []
+    collection: CollectionNames = []
 
     def arguments(self) -> dict[str, Any]:
         return {"collection": self.collection}
@@ -150,24 +152,24 @@ class Collections(Nothing, kw_only=True):
 class Wait(Collections, kw_only=True):
     """A time to wait for."""
 
-    time: Time
+    time: TimeText
     timeout: Annotated[float, Meta(ge=0, le=60, description="Seconds.")] = 30.0
 
 
 class Subscribe(Collections, kw_only=True):
     """What to follow, and from where."""
 
-    as_of: AsOf | None = None
+    as_of: AsOfText | None = None
     resume: Annotated[str, Meta(description="The `id` of the last event.")] | None = None
     snapshot: Annotated[bool, Meta(description="Begin with the collection as of a time.")] = True
-    encoding: Encoding = "json"
+    encoding: ByteEncoding = "json"
 
 
 class SqlQuery(Nothing, kw_only=True):
     """A query, in the body."""
 
     query: Annotated[str, Meta(max_length=100_000, description="One SELECT.")]
-    as_of: AsOf | None = None
+    as_of: AsOfText | None = None
 
 
 class SqlColumn(msgspec.Struct):

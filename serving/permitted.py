@@ -26,7 +26,7 @@ import msgspec
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.watching.guard import Grant
 from ikebana.serving import layout
-from ikebana.serving.layout import CollectionSize, Meta, Shape, State, StoredTotals
+from ikebana.serving.layout import CollectionSize, Meta, Shape, StoredTotals, ValueCounts
 from ikebana.serving.reads import unknown, unplaced
 from ikebana.serving.service import CollectionProgress, Service
 from ikebana.serving.view import (
@@ -121,10 +121,10 @@ class ColumnsView:
     def newest(self) -> int:
         return self.whole.newest()
 
-    def get(self, key: bytes, time: int) -> State:
+    def get(self, key: bytes, time: int) -> ValueCounts:
         return self._shown(self.whole.get(key, time))
 
-    def get_many(self, keys: Sequence[bytes], time: int) -> list[State]:
+    def get_many(self, keys: Sequence[bytes], time: int) -> list[ValueCounts]:
         return [self._shown(state) for state in self.whole.get_many(keys, time)]
 
     def rows(self, bounds: Bounds, time: int) -> Iterator[ViewRow]:
@@ -175,8 +175,8 @@ class ColumnsView:
     def _value(self, value: bytes) -> bytes:
         return shown(value, self.columns)
 
-    def _shown(self, state: Mapping[bytes, int]) -> State:
-        counts: State = {}
+    def _shown(self, state: Mapping[bytes, int]) -> ValueCounts:
+        counts: ValueCounts = {}
         for value, count in state.items():
             visible = self._value(value)
             counts[visible] = counts.get(visible, 0) + count

@@ -22,7 +22,7 @@ from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.base.processes import Closes
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import hint
-from ikebana.serving.layout import CollectionSize, Meta, State
+from ikebana.serving.layout import CollectionSize, Meta, ValueCounts
 from ikebana.serving.view import (
     MOST_PAGE_BYTES,
     Bounds,
@@ -80,7 +80,7 @@ class KeyState(NamedTuple):
 
     as_of: int
     key: bytes
-    values: State
+    values: ValueCounts
 
 
 class KeyStates(NamedTuple):
@@ -163,7 +163,7 @@ def get_many(views: Views, name: str, keys: Sequence[bytes], as_of: int | None) 
     """
     view = views.view(name)
     time = _time(view, as_of)
-    states: list[State] = []
+    states: list[ValueCounts] = []
     size = 0
     for begin in range(0, len(keys), _KEYS_AT_ONCE):
         states += view.get_many(keys[begin : begin + _KEYS_AT_ONCE], time)
@@ -255,13 +255,13 @@ class Reads(Closes):
         """
         return self._read(newest, collection=names).newest
 
-    def get(self, name: str, key: bytes, *, as_of: int | None = None) -> State:
+    def get(self, name: str, key: bytes, *, as_of: int | None = None) -> ValueCounts:
         """Read the values of a key, each with its count; empty if it has none."""
         return self._read(get, name=name, key=key, as_of=as_of).values
 
     def get_many(
         self, name: str, keys: Sequence[bytes], *, as_of: int | None = None
-    ) -> list[State]:
+    ) -> list[ValueCounts]:
         """Read the values of several keys as of one time, in the order of the keys."""
         states = self._read(get_many, name=name, keys=keys, as_of=as_of)
         return [row.values for row in states.rows]
@@ -346,13 +346,13 @@ class LocalReads(Reads):
     # Reads of keys take a microsecond or two, to which `_read` would add a third; and reads
     # within this process have no limit of size.
 
-    def get(self, name: str, key: bytes, *, as_of: int | None = None) -> State:
+    def get(self, name: str, key: bytes, *, as_of: int | None = None) -> ValueCounts:
         view = self._views.view(name)
         return view.get(key, _time(view, as_of))
 
     def get_many(
         self, name: str, keys: Sequence[bytes], *, as_of: int | None = None
-    ) -> list[State]:
+    ) -> list[ValueCounts]:
         view = self._views.view(name)
         return view.get_many(keys, _time(view, as_of))
 

@@ -25,6 +25,7 @@ from ikebana.processor.kafka import following
 from ikebana.processor.kafka.diff_topic import PassedError
 from ikebana.processor.kafka.following import ClosedTimes, Following, Resume
 from ikebana.serving import layout
+from ikebana.serving.aligned import OpenTopic
 from ikebana.serving.arrangement import Closed, Retention, ServedArrangement
 from ikebana.serving.reads import unknown
 from ikebana.serving.view import ArrangementView
@@ -35,7 +36,6 @@ _JOIN_S = 30.0
 _READ_S = 60.0
 _HELD_S = 0.25
 Result = TypeVar("Result")
-OpenTopic = Callable[[str, str, Resume | None], Following]
 
 
 class CopyError(IkebanaError):

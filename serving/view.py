@@ -18,14 +18,14 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from ikebana.arrangements.rocks import LocalDamageError, after
-from ikebana.arrangements.shared_rocks import DatabaseView, Entries
+from ikebana.arrangements.shared_rocks import DatabaseView, EntryIterator
 from ikebana.codecs.diff import Times
 from ikebana.errors import IkebanaError
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import moment
 from ikebana.processor.topics.kinds_of_time import kind_of, refuse_mixed
 from ikebana.serving import layout
-from ikebana.serving.layout import CollectionSize, Meta, State
+from ikebana.serving.layout import CollectionSize, Meta, ValueCounts
 
 # A page ends early after this many bytes of keys and values.
 MOST_PAGE_BYTES = 16 << 20
@@ -120,7 +120,7 @@ class ViewRow(NamedTuple):
     """A key and its values, each with its count; a value without a key is a row of its own."""
 
     key: bytes | None
-    values: State
+    values: ValueCounts
 
 
 class RowPage(NamedTuple):
@@ -161,11 +161,11 @@ class CollectionView(Protocol):
         """Return the greatest time that can be read.  Raises: UnreadableTimeError."""
         ...
 
-    def get(self, key: bytes, time: int) -> State:
+    def get(self, key: bytes, time: int) -> ValueCounts:
         """Read the values of a key as of a time that `check` allows."""
         ...
 
-    def get_many(self, keys: Sequence[bytes], time: int) -> list[State]:
+    def get_many(self, keys: Sequence[bytes], time: int) -> list[ValueCounts]:
         """Read the values of several keys as of a time that `check` allows."""
         ...
 
@@ -193,7 +193,7 @@ class CollectionView(Protocol):
         ...
 
 
-def totals_of(states: Iterable[tuple[int, State]]) -> CollectionSize:
+def totals_of(states: Iterable[tuple[int, ValueCounts]]) -> CollectionSize:
     """Count keys and their values; each key is given by its size."""
     keys = data = total = size = 0
     for key_size, state in states:
@@ -255,13 +255,13 @@ class ArrangementView:
         self.check(self.meta.upper - 1)
         return self.meta.upper - 1
 
-    def get(self, key: bytes, time: int) -> State:
+    def get(self, key: bytes, time: int) -> ValueCounts:
         """Read the values of a key as of a time that `check` allows."""
         if time >= self.meta.last:
             return layout.decode_state(self.database.get(layout.CURRENT_OF_KEY + key))
         return self._as_of(layout.subject(key), time)
 
-    def get_many(self, keys: Sequence[bytes], time: int) -> list[State]:
+    def get_many(self, keys: Sequence[bytes], time: int) -> list[ValueCounts]:
         """Read the values of several keys as of a time that `check` allows."""
         if time >= self.meta.last:
             entries = [layout.CURRENT_OF_KEY + key for key in keys]
@@ -325,7 +325,7 @@ class ArrangementView:
                 return _decode_part(packed).before.read()
         return self.meta.totals.read()
 
-    def _as_of(self, subject: bytes, time: int) -> State:
+    def _as_of(self, subject: bytes, time: int) -> ValueCounts:
         prefix = layout.history_of(subject)
         # The database may have undo records of later batches, which are none of this view.
         lower, upper = (prefix + layout.pack_time(each) for each in (time + 1, self.meta.upper))
@@ -334,7 +334,7 @@ class ArrangementView:
 
     def states(
         self, bounds: Bounds, time: int, begin: bytes | None
-    ) -> Iterator[tuple[bytes, State]]:
+    ) -> Iterator[tuple[bytes, ValueCounts]]:
         """Yield subjects within bounds, from `begin` on, with their values as of a time."""
         lower, upper = bounds.subjects()
         if begin is not None:
@@ -373,7 +373,7 @@ def _end_of_history(upper: bytes | None) -> bytes:
     return _HISTORY_END if upper is None else layout.history_bound(upper)
 
 
-def _later(history: Entries, time: int) -> Iterator[tuple[bytes, list[bytes]]]:
+def _later(history: EntryIterator, time: int) -> Iterator[tuple[bytes, list[bytes]]]:
     """Yield the subjects with updates after a time, each with its undo records in order."""
     entries = ((*layout.subject_of_history(key), packed) for key, packed in history)
     later = (entry for entry in entries if entry[1] > time)
@@ -381,9 +381,9 @@ def _later(history: Entries, time: int) -> Iterator[tuple[bytes, list[bytes]]]:
         yield subject, [packed for _, _, packed in undos]
 
 
-def _undone(undos: Iterable[bytes], current: Callable[[], bytes | None]) -> State:
+def _undone(undos: Iterable[bytes], current: Callable[[], bytes | None]) -> ValueCounts:
     """Undo all updates after a time, by their undo records in order."""
-    undone: list[State] = []
+    undone: list[ValueCounts] = []
     for packed in undos:
         content, whole = layout.decode_undo(packed)
         if whole:

@@ -26,7 +26,7 @@ from ikebana.errors import ConfigError
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.serving.view import ViewRow
 
-Encoding = Literal["json", "base64"]
+ByteEncoding = Literal["json", "base64"]
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 
@@ -121,7 +121,7 @@ def key_bytes(text: str) -> bytes:
         return raw
 
 
-def writer(encoding: Encoding) -> Callable[[bytes], Any]:
+def writer(encoding: ByteEncoding) -> Callable[[bytes], Any]:
     """Return a function that writes keys and values."""
     return shown if encoding == "json" else based
 

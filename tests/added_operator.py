@@ -31,9 +31,9 @@ from ikebana.processor.planning.kind import (
     Around,
     OperatorBatch,
     OperatorKind,
-    Problem,
     Relations,
 )
+from ikebana.processor.planning.plan import PlanProblem
 from ikebana.processor.planning.relations import Relation
 
 
@@ -108,7 +108,7 @@ class FirstKind(OperatorKind[First]):
     def sources(self, operator: First) -> tuple[str, ...]:
         return (operator.input,)
 
-    def problems(self, operator: First, around: Around) -> Iterator[Problem]:
+    def problems(self, operator: First, around: Around) -> Iterator[PlanProblem]:
         if operator.input not in around.inputs:
             yield from around.missing_input(f"operators.{operator.name}.first", operator.input)
 
@@ -178,7 +178,7 @@ class GreatestKind(OperatorKind[Greatest]):
     def before(self, operator: Greatest) -> Sql:
         return Sql(key=operator.by)
 
-    def problems(self, operator: Greatest, around: Around) -> Iterator[Problem]:
+    def problems(self, operator: Greatest, around: Around) -> Iterator[PlanProblem]:
         yield from around.missing_collection(f"operators.{operator.name}", operator.source)
 
     def relation(self, operator: Greatest, catalog: Relations) -> Relation:

@@ -18,6 +18,8 @@ from ikebana.processor.authoring.values import (
 from ikebana.processor.base.texts import instead
 from ikebana.processor.planning.plan import Plan
 
+# current: the rows of the collection.  changes: its updates, which are only added.
+# history: its rows with the interval of time in which they exist.
 Mode = Literal["current", "changes", "history"]
 Whole = Literal["key", "value"]
 

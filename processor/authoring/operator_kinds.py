@@ -11,10 +11,10 @@ from pydantic import (
 
 from ikebana.errors import PlanError
 from ikebana.processor.authoring.values import (
-    Expression,
+    ExpressionText,
     Section,
     Text,
-    Whole,
+    WholeNumber,
     as_aggregates,
     as_by,
     as_conditions,
@@ -31,7 +31,7 @@ from ikebana.processor.authoring.values import (
     choice,
     refuse,
 )
-from ikebana.processor.linear.steps import Call, Kind, Negate, Sql, Step, project
+from ikebana.processor.linear.steps import Call, CallKind, Negate, Sql, Step, project
 from ikebana.processor.planning.joins.query import (
     AsOfJoin,
     At,
@@ -54,7 +54,7 @@ from ikebana.processor.relational.matching import Outer
 from ikebana.processor.relational.rows import SetOperation
 from ikebana.processor.relational.sections import Derived, from_sql, iterated, windowed
 
-_PYTHON: tuple[Kind, ...] = get_args(Kind)
+_PYTHON: tuple[CallKind, ...] = get_args(CallKind)
 
 
 class StepPart(Section):
@@ -64,9 +64,9 @@ class StepPart(Section):
     select: Annotated[tuple[tuple[str, str], ...] | None, BeforeValidator(as_selected)] = None
     key: Annotated[str | None, BeforeValidator(as_by)] = None
     flat_map: Annotated[tuple[str, str] | str | None, BeforeValidator(as_flat_mapped)] = None
-    diff: Expression | None = None
-    valid_from: Expression | None = None
-    valid_until: Expression | None = None
+    diff: ExpressionText | None = None
+    valid_from: ExpressionText | None = None
+    valid_until: ExpressionText | None = None
     map: Text | None = None
     filter: Text | None = None
     explode: Text | None = None
@@ -106,7 +106,7 @@ class OperatorPart(StepPart):
     """`operators.<name>`."""
 
     upsert: Text | None = None
-    sql: Expression | None = None
+    sql: ExpressionText | None = None
     linear: Text | None = None
     concat: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
     state_machine: Text | None = None
@@ -114,7 +114,7 @@ class OperatorPart(StepPart):
     steps: tuple[StepPart, ...] = ()
     step: Text | None = None
     view: Text | None = None
-    version: Whole = 1
+    version: WholeNumber = 1
     migrate: Text | None = None
     by: Annotated[str | None, BeforeValidator(as_by)] = None
     having: Annotated[tuple[str, ...], BeforeValidator(as_texts)] = ()
@@ -134,20 +134,20 @@ class OperatorPart(StepPart):
     right_join: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_joined)] = ()
     full_join: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_joined)] = ()
     first: Text | None = None
-    count: Whole = 1
+    count: WholeNumber = 1
     partition: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
     order: Annotated[tuple[str, ...], BeforeValidator(as_texts)] = ()
     on: Annotated[tuple[str, ...], BeforeValidator(as_texts)] = ()
     window: Text | None = None
     functions: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_functions)] = ()
     frame: Text = ""
-    iterate: Expression | None = None
+    iterate: ExpressionText | None = None
     columns: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_typed)] = ()
-    rounds: Whole = 0
+    rounds: WholeNumber = 0
     tumble: Text | None = None
     hop: Text | None = None
     session: Text | None = None
-    over: Expression | None = None
+    over: ExpressionText | None = None
     size: Annotated[float, BeforeValidator(as_finite_seconds)] = 0.0
     every: Annotated[float, BeforeValidator(as_finite_seconds)] = 0.0
     gap: Annotated[float, BeforeValidator(as_finite_seconds)] = 0.0

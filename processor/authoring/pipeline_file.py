@@ -29,12 +29,12 @@ from ikebana.processor.authoring.operator_kinds import OperatorPart
 from ikebana.processor.authoring.pipeline_yaml import Document
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.authoring.values import (
-    Expression,
+    ExpressionText,
     Scalars,
     Seconds,
     Section,
     Text,
-    Whole,
+    WholeNumber,
     as_column,
     as_columns,
     as_finite_seconds,
@@ -54,12 +54,12 @@ from ikebana.processor.linear.syntax import with_long_names
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import (
     ALL_READ,
-    Clock,
+    EventClock,
     EventTime,
     History,
     Input,
+    InputMode,
     Metadata,
-    Mode,
     OnChange,
     OnError,
     OnNewColumn,
@@ -76,7 +76,7 @@ from ikebana.processor.relational.sections import Derived, resolved
 class SourcePart(Section):
     """`source`."""
 
-    max_records_per_batch: Whole = 250_000
+    max_records_per_batch: WholeNumber = 250_000
     kafka: Scalars = {}
 
 
@@ -85,23 +85,23 @@ class SinkPart(Section):
 
     kafka: Scalars = {}
     topics: Scalars = {}
-    replication_factor: Whole = 1
+    replication_factor: WholeNumber = 1
 
 
 class RunPart(Section):
     """`run`."""
 
     checkpoint: Text = ""
-    shards: Whole = 4
+    shards: WholeNumber = 4
     trigger_interval: Seconds = 0.45
     heartbeat: Seconds = 10.0
     local_directory: Text | None = None
     master: Text = "local[*]"
     driver_memory: Text = "1g"
-    retained_batches: Whole = 2
+    retained_batches: WholeNumber = 2
     max_batch: Seconds = 300.0
-    restarts: Whole = 10
-    max_executors: Whole = 0
+    restarts: WholeNumber = 10
+    max_executors: WholeNumber = 0
 
 
 class SettingsPart(Section):
@@ -164,8 +164,8 @@ class ColumnPart(Section):
 class EventTimePart(Section):
     """`inputs.<name>.event_time`."""
 
-    of: Expression | None = None
-    clock: Annotated[Clock | None, choice(Clock)] = None
+    of: ExpressionText | None = None
+    clock: Annotated[EventClock | None, choice(EventClock)] = None
     lateness: Annotated[float, BeforeValidator(as_finite_seconds)] = 0.0
     idle: Annotated[float | None, BeforeValidator(as_seconds_or_never)] = 60.0
     ahead: Annotated[float | None, BeforeValidator(as_seconds_or_never)] = 86_400.0
@@ -186,7 +186,7 @@ class HistoryPart(Section):
     bare_key: Annotated[bool, BeforeValidator(as_flag)] = False
     iceberg: Text = ""
     delta: Text = ""
-    version: Whole | None = None
+    version: WholeNumber | None = None
     catalog: Scalars = {}
 
     def history(self) -> History:
@@ -208,7 +208,7 @@ class InputPart(Section):
     topic: Annotated[tuple[str, ...], BeforeValidator(as_topics)]
     format: Annotated[FormatsPart, BeforeValidator(as_formats)] = FormatsPart()
     start: Annotated[str, BeforeValidator(as_start)] = "earliest"
-    mode: Annotated[Mode | None, choice(Mode)] = None
+    mode: Annotated[InputMode | None, choice(InputMode)] = None
     columns: Annotated[dict[str, ColumnPart], BeforeValidator(as_columns)] = {}
     key: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
     tables: Text | None = None
@@ -217,7 +217,7 @@ class InputPart(Section):
     options: Scalars = {}
     event_time: EventTimePart | None = None
     unique: Annotated[tuple[tuple[str, ...], ...], BeforeValidator(as_unique)] = ()
-    size: Whole | None = None
+    size: WholeNumber | None = None
     metadata: dict[str, Annotated[Metadata, choice(Metadata)]] = {}
     on_new_column: Annotated[OnNewColumn, choice(OnNewColumn)] = "tell"
     history: HistoryPart | None = None
@@ -350,7 +350,7 @@ class OutputPart(Section):
     source: Text = Field(alias="from")
     topic: Text
     format: Annotated[OutputFormat, choice(OutputFormat)] = "diff"
-    partitions: Whole | None = None
+    partitions: WholeNumber | None = None
     tombstones: Annotated[bool, BeforeValidator(as_flag)] = True
     on_change: Annotated[OnChange, choice(OnChange)] = "difference"
     subjects: Annotated[Subjects, choice(Subjects)] = "topic"

@@ -64,7 +64,7 @@ _INSTEAD = {
     "CONNECTION": "PIPELINE",
 }
 _DEEPEST = 40
-Place = tuple[str, ...]
+SettingPath = tuple[str, ...]
 
 
 class _StatementError(Exception):
@@ -200,11 +200,11 @@ class _Statement:
     kind: str = ""
     name: str = ""
     section: dict[str, object] = field(default_factory=dict)
-    places: dict[Place, int] = field(default_factory=dict)
+    places: dict[SettingPath, int] = field(default_factory=dict)
     """The position of each key of the section."""
-    repeated: list[tuple[Place, int]] = field(default_factory=list)
+    repeated: list[tuple[SettingPath, int]] = field(default_factory=list)
     """Repeated keys with their positions."""
-    texts: set[Place] = field(default_factory=set)
+    texts: set[SettingPath] = field(default_factory=set)
     """The places of values that are texts, which may have variables."""
     query: tuple[int, int] | None = None
     """Begin and end of a view's query."""
@@ -304,7 +304,7 @@ class _StatementReader:
         of_table = {name: options.pop(name) for name in _OF_TABLE & options.keys()}
         into.section = {target: options, "tables": {table: {"from": source, **of_table}}}
 
-        def moved(place: Place) -> Place:
+        def moved(place: SettingPath) -> SettingPath:
             return (
                 ("tables", table, *place) if place[0] in (*_OF_TABLE, "from") else (target, *place)
             )
@@ -349,13 +349,13 @@ class _StatementReader:
             if self._cursor.ends():
                 return columns
 
-    def _type(self, place: Place) -> object:
+    def _type(self, place: SettingPath) -> object:
         kind = self._cursor.type_text("ENCODING")
         if not self._cursor.takes("ENCODING"):
             return kind
         return {"type": kind, "encoding": self._value((*place, "encoding"), 0)}
 
-    def _options(self, within: Place, depth: int = 0) -> dict[str, object]:
+    def _options(self, within: SettingPath, depth: int = 0) -> dict[str, object]:
         """Options in parentheses; their names may have dots and dashes."""
         options: dict[str, object] = {}
         self._cursor.expect("(")
@@ -371,7 +371,7 @@ class _StatementReader:
             if self._cursor.ends():
                 return options
 
-    def _value(self, place: Place, depth: int) -> object:
+    def _value(self, place: SettingPath, depth: int) -> object:
         if self._cursor.next_is("("):
             return self._in_parentheses(place, depth)
         token = self._cursor.token("a value")
@@ -391,7 +391,7 @@ class _StatementReader:
         self._cursor.at -= 1
         self._cursor.refuse("a value")
 
-    def _in_parentheses(self, place: Place, depth: int) -> object:
+    def _in_parentheses(self, place: SettingPath, depth: int) -> object:
         """A list of values, or options if "=" follows the first name."""
         if depth == _DEEPEST:
             raise _StatementError(f"nested more than {_DEEPEST} levels deep", self._cursor.place())
@@ -423,7 +423,7 @@ class _StatementReader:
         except ValueError:
             raise _StatementError(f"{token.text} is no number", token.at) from None
 
-    def _note(self, place: Place, at: int, *, is_new: bool) -> None:
+    def _note(self, place: SettingPath, at: int, *, is_new: bool) -> None:
         if is_new:
             self._into.places[place] = at
         else:

@@ -90,20 +90,20 @@ class Variables:
         return ""
 
 
-class Whole(NamedTuple):
+class MeantText(NamedTuple):
     """The text that was meant, and how many keys or items after the first belong to it."""
 
     text: str
     others: int
 
 
-def whole_value(value: yaml.Node, pairs: list[tuple[yaml.Node, yaml.Node]]) -> Whole | None:
+def whole_value(value: yaml.Node, pairs: list[tuple[yaml.Node, yaml.Node]]) -> MeantText | None:
     """Join a value of a mapping with the keys after it, if a comma split one text."""
     cut_off = takewhile(lambda pair: _is_empty(pair[1]), pairs)
     return whole_item(value, (key for key, _ in cut_off))
 
 
-def whole_item(first: yaml.Node, others: Iterable[yaml.Node]) -> Whole | None:
+def whole_item(first: yaml.Node, others: Iterable[yaml.Node]) -> MeantText | None:
     """Join an item of a list with the items after it, until its parentheses are closed."""
     if not _is_plain(first) or _opened(first) <= 0:
         return None
@@ -115,7 +115,7 @@ def whole_item(first: yaml.Node, others: Iterable[yaml.Node]) -> Whole | None:
         if opened <= 0:
             start, end = first.start_mark, other.end_mark
             text = (start.buffer or "")[start.pointer : end.pointer]
-            return Whole(" ".join(text.split()), count)
+            return MeantText(" ".join(text.split()), count)
     return None
 
 
@@ -282,7 +282,7 @@ class _Reader:
             values.append(self.value(item, place))
         return values
 
-    def _cut(self, cut: Whole, path: tuple[str, ...]) -> str:
+    def _cut(self, cut: MeantText, path: tuple[str, ...]) -> str:
         """The text that a comma split in flow style; reports the problem."""
         self._refuse(
             ".".join(path),

@@ -21,33 +21,33 @@ from ikebana.processor.authoring.settings import KAFKA_NAMES, OWNED_KAFKA
 from ikebana.processor.authoring.values import Section
 from ikebana.processor.planning import starts
 
-Schema = dict[str, Any]
+JsonSchema = dict[str, Any]
 FILE = "pipeline.schema.json"
 
-_TEXT: Schema = {"type": "string"}
-_SCALAR: Schema = {"type": ["string", "number", "boolean"]}
+_TEXT: JsonSchema = {"type": "string"}
+_SCALAR: JsonSchema = {"type": ["string", "number", "boolean"]}
 # A variable has no value before the file is read, so any variable is accepted.
-_VARIABLE: Schema = {"type": "string", "pattern": r"\$\{"}
+_VARIABLE: JsonSchema = {"type": "string", "pattern": r"\$\{"}
 _NUMBERS = {"type": "string", "pattern": "^[0-9]+$"}
 _DURATION = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(ms|s|m|h|d)?$"}
 _FINITE = {"type": "number", "exclusiveMinimum": -9e15, "exclusiveMaximum": 9e15}
 
 
-def _any(*of: Schema) -> Schema:
+def _any(*of: JsonSchema) -> JsonSchema:
     return {"anyOf": list(of)}
 
 
-def _list(of: Schema, least: int = 0) -> Schema:
+def _list(of: JsonSchema, least: int = 0) -> JsonSchema:
     return {"type": "array", "items": of, **({"minItems": least} if least else {})}
 
 
-def _mapping(of: Schema) -> Schema:
+def _mapping(of: JsonSchema) -> JsonSchema:
     return {"type": "object", "additionalProperties": of}
 
 
 _SECONDS = _any(_FINITE, _DURATION, _VARIABLE)
 # The values that each validator accepts.
-_ACCEPTED: Mapping[Callable[[Any], object], Schema] = {
+_ACCEPTED: Mapping[Callable[[Any], object], JsonSchema] = {
     values.as_aggregates: _mapping(_SCALAR),
     values.as_functions: _mapping(_SCALAR),
     values.as_typed: _mapping(_SCALAR),
@@ -83,7 +83,7 @@ _ACCEPTED: Mapping[Callable[[Any], object], Schema] = {
     values.as_whole: _any({"type": "integer"}, _NUMBERS, _VARIABLE),
 }
 # Short forms that are accepted in place of a section.
-_SHORT: Mapping[Callable[[Any], object], tuple[Schema, ...]] = {
+_SHORT: Mapping[Callable[[Any], object], tuple[JsonSchema, ...]] = {
     values.as_formats: ({"enum": list(get_args(Format))}, _VARIABLE),
     values.as_columns: (),
 }
@@ -118,14 +118,16 @@ class _Generator(GenerateJsonSchema):
 
     described: Mapping[str, str] = {}
 
-    def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> Schema:
+    def function_before_schema(
+        self, schema: core_schema.BeforeValidatorFunctionSchema
+    ) -> JsonSchema:
         function: Any = schema["function"]["function"]
         if (accepted := _ACCEPTED.get(function)) is not None:
             # A copy, since pydantic writes defaults into the schema.
             return copy.deepcopy(accepted)
         if (choices := getattr(function, "choices", None)) is not None:
             return _any({"enum": list(choices)}, _VARIABLE)
-        inner: Schema = self.generate_inner(schema["schema"])
+        inner: JsonSchema = self.generate_inner(schema["schema"])
         if function in _SHORT:
             return _any(*copy.deepcopy(_SHORT[function]), inner) if _SHORT[function] else inner
         # Other validators are methods of sections, and accept what the section accepts.
@@ -133,8 +135,8 @@ class _Generator(GenerateJsonSchema):
             raise AssertionError(f"{function} is in no table of the schema")
         return inner
 
-    def model_schema(self, schema: core_schema.ModelSchema) -> Schema:
-        result: Schema = super().model_schema(schema)
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchema:
+        result: JsonSchema = super().model_schema(schema)
         part = schema["cls"]
         assert issubclass(part, Section)
         needed = result.get("required", ())
@@ -150,14 +152,14 @@ class _Generator(GenerateJsonSchema):
         return _any(_TEXT, result) if part in (ColumnPart, DeliveredColumnPart) else result
 
     def _property(
-        self, part: type[Section], key: str, generated: Schema, *, needed: bool
-    ) -> Schema:
+        self, part: type[Section], key: str, generated: JsonSchema, *, needed: bool
+    ) -> JsonSchema:
         plain = {name: of for name, of in generated.items() if name not in ("title", "default")}
         # A key without a value counts as absent.
         several = plain.get("anyOf", [plain])
         if not needed:
             several = [*(each for each in several if each != {"type": "null"}), {"type": "null"}]
-        result: Schema = {} if needed else {"anyOf": several}
+        result: JsonSchema = {} if needed else {"anyOf": several}
         described = self.described.get(PLACES[part.__name__] + key)
         default = generated.get("default")
         return {
@@ -168,7 +170,7 @@ class _Generator(GenerateJsonSchema):
         }
 
 
-def _kinds() -> Schema:
+def _kinds() -> JsonSchema:
     """Rules for operators: each has one kind, and only the keys of that kind."""
     steps = {*StepPart.keys(), "steps"}
     rules = []
@@ -183,14 +185,14 @@ def _kinds() -> Schema:
     return {"anyOf": [_has(kind) for kind in KINDS], "allOf": rules}
 
 
-def _has(key: str) -> Schema:
+def _has(key: str) -> JsonSchema:
     return {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
 
 
-def pipeline_schema(described: Mapping[str, str]) -> Schema:
+def pipeline_schema(described: Mapping[str, str]) -> JsonSchema:
     """The schema; `described` has the description of each key, by its path in the docs."""
     generator = type("Generator", (_Generator,), {"described": described})
-    result: Schema = PipelineFile.model_json_schema(
+    result: JsonSchema = PipelineFile.model_json_schema(
         by_alias=True,
         ref_template="#/definitions/{model}",
         schema_generator=generator,

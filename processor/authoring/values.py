@@ -281,10 +281,10 @@ def choice(literal: Any) -> BeforeValidator:
 
 
 Text = Annotated[str, BeforeValidator(as_text)]
-Whole = Annotated[int, BeforeValidator(as_whole)]
+WholeNumber = Annotated[int, BeforeValidator(as_whole)]
 Seconds = Annotated[float, BeforeValidator(as_seconds)]
 Scalars = dict[str, Annotated[str, BeforeValidator(as_scalar)]]
-Expression = Annotated[str, BeforeValidator(as_expression)]
+ExpressionText = Annotated[str, BeforeValidator(as_expression)]
 
 
 def as_joined(value: object) -> object:

@@ -37,7 +37,7 @@ REPORT_VARIABLE = "IKEBANA_STUCK_CALL"
 ENDED = 70
 """The status of a process that ended because a call did not."""
 
-Call = tuple[str, str | Callable[[], str], Callable[[], None] | None]
+PendingCall = tuple[str, str | Callable[[], str], Callable[[], None] | None]
 """The operator, the called function or statement, and a function that stops a statement, or None.
 
 The second may be a function that makes the text, if making it costs more than a call."""
@@ -67,7 +67,7 @@ _HINT = (
     "last half as long. Nothing of the batch was committed."
 )
 
-_calls: dict[int, Call | None] = {}
+_calls: dict[int, PendingCall | None] = {}
 _reports: dict[int, str] = {}
 
 
@@ -95,7 +95,7 @@ class _State:
 _state = _State()
 
 
-def begin(call: Call) -> None:
+def begin(call: PendingCall) -> None:
     """Note that this thread begins a call; each call needs a tuple of its own."""
     _calls[threading.get_ident()] = call
     if _state.watcher is None:
@@ -229,7 +229,7 @@ def _heed(limit: str | None) -> None:
         _start()
 
 
-def _start(call: Call | None = None) -> None:
+def _start(call: PendingCall | None = None) -> None:
     with _state.lock:
         if _state.watcher is None:
             _state.watcher = threading.Event()
@@ -242,7 +242,7 @@ def _start(call: Call | None = None) -> None:
 
 def _watch(ended: threading.Event) -> None:
     """Look at the calls until there have been none for a while, or another thread takes over."""
-    seen: dict[int, tuple[Call, int]] = {}
+    seen: dict[int, tuple[PendingCall, int]] = {}
     idle = 0
     while idle < _LOOKS:
         # Looks are counted, not seconds: while a process was suspended, nobody watched it.
@@ -268,12 +268,12 @@ def _watch(ended: threading.Event) -> None:
         _start()
 
 
-def _going_on() -> list[tuple[int, Call]]:
+def _going_on() -> list[tuple[int, PendingCall]]:
     """The running calls, with their threads."""
     return [(thread, call) for thread, call in list(_calls.items()) if call is not None]
 
 
-def _judge(thread: int, call: Call, looks: int, limit_s: float) -> None:
+def _judge(thread: int, call: PendingCall, looks: int, limit_s: float) -> None:
     """Stop a call that was seen in too many looks."""
     if looks < _LOOKS:
         return
@@ -305,7 +305,7 @@ def _is_users(frame: traceback.FrameSummary) -> bool:
     return not frame.filename.startswith(_OURS)
 
 
-def _message(call: Call, limit_s: float) -> str:
+def _message(call: PendingCall, limit_s: float) -> str:
     operator, what, _ = call
     if not isinstance(what, str):
         what = what()
@@ -313,7 +313,7 @@ def _message(call: Call, limit_s: float) -> str:
     return f"{whose}{what} has not returned for {limit_s:.4g} s"
 
 
-def _guard_lock(going_on: Sequence[tuple[int, Call | None]], limit_s: float) -> None:
+def _guard_lock(going_on: Sequence[tuple[int, PendingCall | None]], limit_s: float) -> None:
     """Let a C thread end this process, unless the next look comes in time."""
     if _state.report is None:
         return

@@ -14,9 +14,9 @@ MOST = 5
 """The number of records of a kind and input that a batch notes."""
 _REASON = 200
 
-Kind = Literal["late", "drift", "outdated", "error"]
+NotedKind = Literal["late", "drift", "outdated", "error"]
 # A topic, a partition and an offset.
-Place = tuple[str, int, int]
+MessagePlace = tuple[str, int, int]
 
 
 class NotedRecord(msgspec.Struct, array_like=True, frozen=True):
@@ -33,7 +33,7 @@ class NotedRecord(msgspec.Struct, array_like=True, frozen=True):
     reason: str = ""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> MessagePlace:
         """The place of the record."""
         return self.topic, self.partition, self.offset
 
@@ -44,7 +44,7 @@ class Noted(msgspec.Struct, array_like=True, frozen=True):
     `input` is empty for errors: their records have the input themselves.
     """
 
-    kind: Kind
+    kind: NotedKind
     input: str
     count: int
     records: tuple[NotedRecord, ...] = ()
@@ -58,7 +58,7 @@ def merged(noted: Iterable[Noted]) -> list[Noted]:
     >>> both.count, [record.offset for record in both.records]
     (3, [7])
     """
-    by_kind: dict[tuple[Kind, str], Noted] = {}
+    by_kind: dict[tuple[NotedKind, str], Noted] = {}
     for each in noted:
         name = each.kind, each.input
         before = by_kind.get(name, Noted(*name, 0))
@@ -67,7 +67,7 @@ def merged(noted: Iterable[Noted]) -> list[Noted]:
     return list(by_kind.values())
 
 
-def errors_noted(count: int, last: Sequence[tuple[Place | None, str]]) -> Noted:
+def errors_noted(count: int, last: Sequence[tuple[MessagePlace | None, str]]) -> Noted:
     """Note errors; `last` has the places of the last ones, if they are known, and reasons."""
     records = tuple(
         NotedRecord(*place, reason=reason[:_REASON]) for place, reason in last if place is not None

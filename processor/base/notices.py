@@ -12,7 +12,7 @@ import msgspec
 
 from ikebana.errors import IkebanaError
 
-Status = Literal["ok", "failed", "unknown", "warning"]
+CheckStatus = Literal["ok", "failed", "unknown", "warning"]
 """After a warning a start goes on, although there is probably a mistake."""
 
 
@@ -20,7 +20,7 @@ class Check(msgspec.Struct, frozen=True):
     """The subject of a check, its status, the fact behind that, and a remedy."""
 
     check: str
-    status: Status
+    status: CheckStatus
     fact: str = msgspec.field(name="told")
     remedy: str = ""
 
@@ -38,7 +38,7 @@ def refused(what: str, error: IkebanaError) -> Check:
     return Check(what, "failed", error.message, error.hint or "")
 
 
-Kind = Literal["column", "new column", "errors", "json text", "envelope", "topic", "times"]
+NoticeKind = Literal["column", "new column", "errors", "json text", "envelope", "topic", "times"]
 """What a notice is about.
 
 * `column`: no message has a declared column, or a field of one.
@@ -49,7 +49,7 @@ Kind = Literal["column", "new column", "errors", "json text", "envelope", "topic
 * `topic`: an input topic is not there yet.
 * `times`: inputs have times of different kinds, so no time of all of them is closed.
 """
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[NoticeKind, ...] = get_args(NoticeKind)
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class Notice(msgspec.Struct, frozen=True):
     continues the words with column names from messages, for readers who may see these.
     """
 
-    kind: Kind
+    kind: NoticeKind
     input: str
     of: str
     words: str
@@ -71,7 +71,7 @@ class Notice(msgspec.Struct, frozen=True):
         return self.words + self.names
 
     @property
-    def name(self) -> tuple[Kind, str, str]:
+    def name(self) -> tuple[NoticeKind, str, str]:
         """The identity of the notice; its words may change while it holds."""
         return self.kind, self.input, self.of
 
@@ -96,7 +96,9 @@ class Board:
             self._tell([notice for each in self._by.values() for notice in each])
 
 
-def counts(inputs: Sequence[str], notices: Sequence[Notice]) -> Mapping[tuple[Kind, str], int]:
+def counts(
+    inputs: Sequence[str], notices: Sequence[Notice]
+) -> Mapping[tuple[NoticeKind, str], int]:
     """Count the notices of each kind and input, also where there are none."""
     result = {(kind, name): 0 for kind in KINDS for name in inputs}
     for notice in notices:

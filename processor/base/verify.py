@@ -33,7 +33,7 @@ from ikebana.codecs.diff import ProgressRecord, Promise
 from ikebana.processor.base import texts
 from ikebana.processor.base.diff_reader import ClosedBatch, EarlierUpdates, PlacedUpdate, TopicPart
 
-Verdict = Literal["ok", "offence", "not verifiable"]
+CheckVerdict = Literal["ok", "offence", "not verifiable"]
 _WEAKEST_FIRST: tuple[Promise, ...] = ("changes", "collection", "upserts")
 
 
@@ -96,7 +96,7 @@ class Verifier:
                 self.offence = self._judged(part)
         return self.offence
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> CheckVerdict:
         """Conclude from the parts so far."""
         if self.offence is not None:
             return "offence"

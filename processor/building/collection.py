@@ -14,16 +14,16 @@ from ikebana.codecs.formats import OutputFormat
 from ikebana.errors import ConfigError
 from ikebana.processor.building.parts import CodePlace, Parts, here
 from ikebana.processor.linear import steps
-from ikebana.processor.linear.settled import Texts, pairs, texts, two
+from ikebana.processor.linear.settled import TextOrTexts, pairs, texts, two
 from ikebana.processor.linear.steps import Sql, Step
 from ikebana.processor.planning.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Retract
 from ikebana.processor.planning.plan import (
-    Clock,
     Concat,
+    EventClock,
     EventTime,
     Input,
+    InputMode,
     Linear,
-    Mode,
     OnChange,
     Operator,
     Output,
@@ -147,7 +147,7 @@ class Collection(Generic[Key, Value]):
     def sql(
         self,
         *,
-        where: Texts = (),
+        where: TextOrTexts = (),
         select: Mapping[str, str] | None = None,
         key: str | None = None,
         flat_map: tuple[str, str] | None = None,
@@ -287,13 +287,13 @@ class Collection(Generic[Key, Value]):
         self,
         right: "Collection[Any, Any]",
         *,
-        on: Texts,
+        on: TextOrTexts,
         select: Mapping[str, str],
         key: str | None = None,
         at: At = "alt",
         outer: bool = False,
         retract: Retract = "current",
-        locked_by: Texts = (),
+        locked_by: TextOrTexts = (),
         aliases: tuple[str, str] = ("left", "right"),
         name: str | None = None,
     ) -> "Collection[Any, dict[str, Any]]":
@@ -373,7 +373,7 @@ class Collection(Generic[Key, Value]):
         self,
         right: "Collection[Any, Any]",
         *,
-        on: Texts,
+        on: TextOrTexts,
         aliases: tuple[str, str] = ("l", "r"),
         name: str | None = None,
     ) -> "Collection[Key, Value]":
@@ -384,7 +384,7 @@ class Collection(Generic[Key, Value]):
         self,
         right: "Collection[Any, Any]",
         *,
-        on: Texts,
+        on: TextOrTexts,
         aliases: tuple[str, str] = ("l", "r"),
         name: str | None = None,
     ) -> "Collection[Key, Value]":
@@ -395,7 +395,7 @@ class Collection(Generic[Key, Value]):
         self,
         right: "Collection[Any, Any]",
         *,
-        on: Texts,
+        on: TextOrTexts,
         select: Mapping[str, str],
         kind: Literal["left", "right", "full"] = "left",
         aliases: tuple[str, str] = ("l", "r"),
@@ -414,8 +414,8 @@ class Collection(Generic[Key, Value]):
         self,
         count: int = 1,
         *,
-        order: Texts,
-        partition: Texts = (),
+        order: TextOrTexts,
+        partition: TextOrTexts = (),
         name: str | None = None,
     ) -> "Collection[Any, Any]":
         """Keep the first rows in an order, such as `amount DESC`, of each partition."""
@@ -426,10 +426,10 @@ class Collection(Generic[Key, Value]):
     def window(
         self,
         *,
-        order: Texts = (),
-        partition: Texts = (),
+        order: TextOrTexts = (),
+        partition: TextOrTexts = (),
         frame: str = "",
-        having: Texts = (),
+        having: TextOrTexts = (),
         name: str | None = None,
         functions: Mapping[str, str] | None = None,
         **named: str,
@@ -533,7 +533,7 @@ class Collection(Generic[Key, Value]):
         self,
         kind: str,
         right: "Collection[Any, Any]",
-        on: Texts,
+        on: TextOrTexts,
         aliases: tuple[str, str],
         name: str | None,
     ) -> "Collection[Any, Any]":
@@ -564,8 +564,8 @@ def _add_operator(parts: Parts, operator: Operator) -> Collection[Any, Any]:
 def add_join(
     parts: Parts,
     join: DeltaJoin,
-    left: Mapping[str, Texts],
-    full: Mapping[str, Texts],
+    left: Mapping[str, TextOrTexts],
+    full: Mapping[str, TextOrTexts],
 ) -> Collection[Any, Any]:
     """Add a delta join, of which some inputs may be outer, and return its collection."""
     if not left and not full:
@@ -603,7 +603,7 @@ Migrate = Callable[[Any, int], Any]
 def event_time(
     of: str | None = None,
     *,
-    clock: Clock | None = None,
+    clock: EventClock | None = None,
     lateness: timedelta = timedelta(0),
     idle: timedelta | None = timedelta(minutes=1),
     ahead: timedelta | None = timedelta(days=1),
@@ -714,7 +714,7 @@ class Topic(Generic[Row]):
         """
         return self._as_it_is("append")
 
-    def _as_it_is(self, mode: Mode) -> Collection[Any, Row]:
+    def _as_it_is(self, mode: InputMode) -> Collection[Any, Row]:
         self.parts.read(replace(self.input, mode=mode))
         return Collection(self.parts, self.input.name)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ikebana.processor.watching.reports import BatchReport
 
 
-Status = Literal["starting", "running", "restarting", "stopping", "ended", "failed"]
+HandleStatus = Literal["starting", "running", "restarting", "stopping", "ended", "failed"]
 
 
 class Metrics(NamedTuple):
@@ -80,7 +80,7 @@ class PipelineRun:
         self.plan = checked(plan)
         self.frontier: int | None = None
         """All times before it are complete; None until a batch has been committed."""
-        self.status: Status = "starting"
+        self.status: HandleStatus = "starting"
         self.step = "starting"
         """The present step of a start, in words."""
         self.notices: tuple[Notice, ...] = ()

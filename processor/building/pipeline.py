@@ -25,7 +25,7 @@ from ikebana.processor.linear.functions import (
     why_not_portable,
 )
 from ikebana.processor.linear.json_text import quoted
-from ikebana.processor.linear.settled import Texts, keys, pairs, texts
+from ikebana.processor.linear.settled import TextOrTexts, keys, pairs, texts
 from ikebana.processor.linear.sql_functions import SqlFunction
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.checking import checked
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas
     from ikebana.processor.authoring.settings import Settings
     from ikebana.processor.building.handle import PipelineRun
-    from ikebana.processor.topics.literals import Record
+    from ikebana.processor.topics.literals import LiteralRecord
 
 
 class Explained:
@@ -77,7 +77,7 @@ class TopicOptions(TypedDict, total=False):
     name: str
     format: Format
     key_format: KeyFormat
-    key: Texts
+    key: TextOrTexts
     columns: Iterable[Column]
     start: str | datetime | Mapping[int, int]
     tables: str
@@ -85,7 +85,7 @@ class TopicOptions(TypedDict, total=False):
     schema: str
     options: Mapping[str, str]
     event_time: EventTime
-    unique: Texts | Sequence[Texts]
+    unique: TextOrTexts | Sequence[TextOrTexts]
     size: int
     metadata: Mapping[str, Metadata]
     history: History
@@ -193,12 +193,12 @@ class Pipeline:
         self,
         inputs: Mapping[str, Collection[Any, Any]],
         *,
-        where: Texts = (),
+        where: TextOrTexts = (),
         select: Mapping[str, str],
-        left: Mapping[str, Texts] | None = None,
-        full: Mapping[str, Texts] | None = None,
+        left: Mapping[str, TextOrTexts] | None = None,
+        full: Mapping[str, TextOrTexts] | None = None,
         key: str | None = None,
-        orders: Mapping[str, Texts] | None = None,
+        orders: Mapping[str, TextOrTexts] | None = None,
         cartesian: bool = False,
         strategy: Strategy = "auto",
         name: str | None = None,
@@ -405,12 +405,12 @@ class Pipeline:
 
     def evaluate(
         self,
-        records: "Mapping[str, Iterable[Record]] | None" = None,
+        records: "Mapping[str, Iterable[LiteralRecord]] | None" = None,
         upper: int | None = None,
         *,
         shards: int = 1,
         schemas: "Schemas | Mapping[int, Any] | None" = None,
-        **named: "Iterable[Record]",
+        **named: "Iterable[LiteralRecord]",
     ) -> dict[str, list[Update[Any]]]:
         """Run in this process on literal records, without Kafka and Spark.
 

@@ -15,12 +15,12 @@ from ikebana.processor.base.texts import counted, moment
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 
 # An arrangement is the index that joins look up; every other part within the plan is an operator.
-Kind = Literal["input", "operator", "arrangement", "output"]
+EditedKind = Literal["input", "operator", "arrangement", "output"]
 Does = Literal["stays", "new", "replaced", "renamed", "dropped", "refused"]
 # The updates that the topic of an output gets at the frontier of the edit.
 Shows = Literal["nothing", "difference", "everything", "end"]
-Result = Literal["nothing", "changes", "refused"]
-EXIT_STATUS: dict[Result, int] = {"nothing": 0, "changes": 2, "refused": 1}
+EditResult = Literal["nothing", "changes", "refused"]
+EXIT_STATUS: dict[EditResult, int] = {"nothing": 0, "changes": 2, "refused": 1}
 
 _LISTED = 4
 
@@ -52,7 +52,7 @@ class PartPlan(msgspec.Struct, frozen=True):
     part's size in the state now, None if it was not counted.
     """
 
-    kind: Kind
+    kind: EditedKind
     name: str
     does: Does
     type: str = ""
@@ -143,7 +143,7 @@ class EditPlan(msgspec.Struct, frozen=True):
     rescaled: Rescaled | None = None
 
     @property
-    def result(self) -> Result:
+    def result(self) -> EditResult:
         """The result in one word."""
         if self.refused:
             return "refused"

@@ -81,7 +81,7 @@ class Desired(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StartStep:
     """A step of a start.
 
     `plan` holds the pipeline meanwhile, and `birth` are the metadata with it.  `following` is the
@@ -112,7 +112,7 @@ class Step:
         return self.action in ("finish", "read again")
 
 
-def next_step(observed: Observed, desired: Desired) -> Step | Refusal:
+def next_step(observed: Observed, desired: Desired) -> StartStep | Refusal:
     """Decide the next step; see the module's description."""
     birth, logged, plan = observed.birth, observed.logged, desired.plan
     try:
@@ -127,7 +127,7 @@ def next_step(observed: Observed, desired: Desired) -> Step | Refusal:
             action: Action = "rescale"
             if pending is not None:
                 action = "drop" if observed.has_void_batch else "finish"
-            return Step(action, plan_as_run(birth, following.plan), birth, following, pending)
+            return StartStep(action, plan_as_run(birth, following.plan), birth, following, pending)
     except ImpossibleEditError as error:
         hint, problems = error.hint, tuple(error.problems)
         return Refusal(Reason.IMPOSSIBLE_EDIT, error.message, hint, problems=problems)
@@ -140,7 +140,7 @@ def next_step(observed: Observed, desired: Desired) -> Step | Refusal:
         action = "read again"
     else:
         action = "go on" if following.birth == birth else "edit"
-    return Step(action, following.plan, following.birth, following)
+    return StartStep(action, following.plan, following.birth, following)
 
 
 def finishing(plan: Plan | None, logged: Logged) -> Finishing | None:
@@ -203,7 +203,7 @@ class World(Protocol):
         """Read the state of the checkpoint; nothing is changed, and nobody is fenced."""
         ...
 
-    def hold(self, step: Step) -> Observed:
+    def hold(self, step: StartStep) -> Observed:
         """Become the one instance of the pipeline, with the plan of a step; look again.
 
         If the step does not fit the log any more, only look.
@@ -212,7 +212,7 @@ class World(Protocol):
         """
         ...
 
-    def take(self, step: Step) -> None:
+    def take(self, step: StartStep) -> None:
         """Drop the last batch, or rewrite the state for the other number of shards.
 
         Raises: FencedError, if a newer instance has taken over meanwhile.
@@ -220,7 +220,7 @@ class World(Protocol):
         ...
 
 
-def start(world: World, desired: Desired) -> Step:
+def start(world: World, desired: Desired) -> StartStep:
     """Take steps until a plan can run, and return the last one.
 
     Raises: IkebanaError, for a refusal.
@@ -236,7 +236,7 @@ def start(world: World, desired: Desired) -> Step:
             return step
 
 
-def _accepted(observed: Observed, desired: Desired) -> Step:
+def _accepted(observed: Observed, desired: Desired) -> StartStep:
     step = next_step(observed, desired)
     if isinstance(step, Refusal):
         raise step.error()

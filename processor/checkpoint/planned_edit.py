@@ -10,9 +10,9 @@ from ikebana.processor.base.texts import shown
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.checkpoint.checkpoint import Figures, StateFigures
 from ikebana.processor.checkpoint.edit_plan import (
+    EditedKind,
     EditPlan,
     FillSource,
-    Kind,
     PartPlan,
     RefusedChange,
     Rescaled,
@@ -101,7 +101,7 @@ def _part_of(plan: Plan, root: str) -> str:
     return root if part is None else part.prefix + root
 
 
-_SECTIONS: dict[Kind, str] = {
+_SECTIONS: dict[EditedKind, str] = {
     "input": "inputs",
     "operator": "operators",
     "output": "outputs",

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.manifest import Manifest
-from ikebana.arrangements.run import Change, Head
+from ikebana.arrangements.run import EntryChange, Head
 from ikebana.arrangements.shard import entries, verify
 from ikebana.errors import CheckpointError
 from ikebana.processor.base.sharding import shard_of
@@ -125,7 +125,7 @@ class _Spools:
     """A temporary file for each shard, written in one pass over all entries."""
 
     def __init__(self, shards: int) -> None:
-        self._held: list[list[Change]] = [[] for _ in range(shards)]
+        self._held: list[list[EntryChange]] = [[] for _ in range(shards)]
         self._files: list[IO[bytes]] = []
 
     def __enter__(self) -> "_Spools":
@@ -136,18 +136,18 @@ class _Spools:
         for file in self._files:
             file.close()
 
-    def add(self, shard: int, change: Change) -> None:
+    def add(self, shard: int, change: EntryChange) -> None:
         self._held[shard].append(change)
         if len(self._held[shard]) >= _HELD:
             self._flush(shard)
 
-    def entries(self, shard: int) -> Iterator[Change]:
+    def entries(self, shard: int) -> Iterator[EntryChange]:
         self._flush(shard)
         file = self._files[shard]
         file.seek(0)
         while length := file.read(_LENGTH):
             block = file.read(int.from_bytes(length, "big"))
-            yield from msgspec.msgpack.decode(block, type=list[Change])
+            yield from msgspec.msgpack.decode(block, type=list[EntryChange])
 
     def _flush(self, shard: int) -> None:
         block = msgspec.msgpack.encode(self._held[shard])

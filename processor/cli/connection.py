@@ -21,7 +21,7 @@ _DEFAULT = "localhost:9092"
 Command = Callable[..., None]
 
 
-class Time(click.ParamType[int]):
+class TimeType(click.ParamType[int]):
     """A time of an output: a whole number, or a date with or without a time of day."""
 
     name = "time"
@@ -47,7 +47,7 @@ class Time(click.ParamType[int]):
 NOW = -(2**64)
 
 
-class TimeOrNow(Time):
+class TimeOrNow(TimeType):
     """A time of an output, or `now`."""
 
     def convert(

@@ -15,12 +15,12 @@ import click
 from ikebana.errors import ConfigError
 from ikebana.processor.base.listening import Address, Listening, Tls, is_local
 from ikebana.processor.base.log_lines import note
+from ikebana.processor.cli.connection import Command
 
 if TYPE_CHECKING:
     from ikebana.processor.watching.guard import AccessLimits
 
 _FILE = click.Path(path_type=Path)
-Command = Callable[..., None]
 
 
 class Number(click.FloatRange):

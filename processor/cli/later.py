@@ -20,13 +20,13 @@ from ikebana.processor.checkpoint.evolution import recorded_if_known
 from ikebana.processor.cli import finding
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics.input_codec import needs_registry
+from ikebana.processor.watching.sinks import Say
 
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan
     from ikebana.processor.watching.reports import BatchReport
 
 _NONE: Mapping[str, Declarations] = {}
-Say = Callable[[str], None]
 
 
 def read(

@@ -167,7 +167,7 @@ def watched(
 def _looking(plan: Plan, settings: Settings) -> Iterator["RecordLookup"]:
     """Read the records of inputs within a `with` block."""
     from ikebana.processor.authoring.proposing.look import ColumnsSeen, columns_seen
-    from ikebana.processor.kafka.records import Records, looked_at, newest
+    from ikebana.processor.kafka.records import RecordReader, looked_at, newest
     from ikebana.processor.watching.answering import RecordLookup
 
     def columns(name: str) -> ColumnsSeen | None:
@@ -178,7 +178,7 @@ def _looking(plan: Plan, settings: Settings) -> Iterator["RecordLookup"]:
         return columns_seen(source, seen)
 
     kafka = settings.reading_kafka
-    with closing(Records(kafka)) as records:
+    with closing(RecordReader(kafka)) as records:
         yield RecordLookup(records.at, columns)
 
 
@@ -335,10 +335,14 @@ def _planned(read: "Callable[..., ConfiguredPlan]", *, refuse_changes: bool) -> 
     return pipeline
 
 
-Watch = Callable[[Callable[[str], None], "SinkBoard"], "AbstractContextManager[Monitor | None]"]
+OpenWatching = Callable[
+    [Callable[[str], None], "SinkBoard"], "AbstractContextManager[Monitor | None]"
+]
 
 
-def _watch(plan: Plan, settings: Settings, options: Watching, where: Any, sinks: "Sinks") -> Watch:
+def _watch(
+    plan: Plan, settings: Settings, options: Watching, where: Any, sinks: "Sinks"
+) -> OpenWatching:
     """Return a function that opens the HTTP front of a run, if it has an address."""
 
     def watch(
@@ -358,7 +362,7 @@ def _run(
     *,
     once: bool,
     wait: bool | None,
-    watch: Watch,
+    watch: OpenWatching,
     read: "Callable[..., ConfiguredPlan]",
 ) -> bool:
     """Run a plan with a display; `watch` opens its HTTP front, and reports the address.

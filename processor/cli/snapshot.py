@@ -19,7 +19,7 @@ from ikebana.processor.base.diff_reader import EarlierUpdates, PlacedUpdate, Pub
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import counted, moment
 from ikebana.processor.base.verify import batch_offence
-from ikebana.processor.cli.connection import BROKERS, CONFIG, Time, connected, outputs_told
+from ikebana.processor.cli.connection import BROKERS, CONFIG, TimeType, connected, outputs_told
 from ikebana.processor.cli.sql import print_table
 from ikebana.processor.kafka import reading_rights
 from ikebana.processor.kafka.diff_topic import DiffTopic
@@ -28,8 +28,8 @@ from ikebana.processor.kafka.following import published
 if TYPE_CHECKING:
     from ikebana.processor.kafka.compacting import Compacted
 
-Counts = dict[tuple[bytes | None, bytes], int]
-Written = Callable[[bytes], object]
+RowCounts = dict[tuple[bytes | None, bytes], int]
+WriteDatum = Callable[[bytes], object]
 _BINARY = ("parquet", "arrow")
 
 
@@ -37,7 +37,7 @@ _BINARY = ("parquet", "arrow")
 @click.argument("topic")
 @click.option(
     "--as-of",
-    type=Time(),
+    type=TimeType(),
     metavar="T",
     help="The time of the snapshot; every update at or before it counts.  A whole number, or, "
     "where times are milliseconds, a date like 2024-02-29 or 2024-02-29T12:30:00Z.  [default: "
@@ -89,7 +89,7 @@ def snapshot_command(
         _write_table(counts, output, types)
 
 
-def _accumulated(reading: DiffTopic, as_of: int | None, *, counted: bool) -> Counts:
+def _accumulated(reading: DiffTopic, as_of: int | None, *, counted: bool) -> RowCounts:
     last = reading.last_closed()
     if last is None:
         raise SourceError(
@@ -107,7 +107,7 @@ def _accumulated(reading: DiffTopic, as_of: int | None, *, counted: bool) -> Cou
             hint=f"Wait until the frontier is beyond {as_of}, or ask for "
             f"{moment(frontier - 1)} or less.",
         )
-    counts: Counts = {}
+    counts: RowCounts = {}
     before: ProgressRecord | None = None
     earliest: int | None = None
     with closing(reading.closed()) as parts:
@@ -138,8 +138,8 @@ def _accumulated(reading: DiffTopic, as_of: int | None, *, counted: bool) -> Cou
     return counts
 
 
-def _accumulated_facts(topic: str, times: Iterable[Published], as_of: int | None) -> Counts:
-    counts: Counts = {}
+def _accumulated_facts(topic: str, times: Iterable[Published], as_of: int | None) -> RowCounts:
+    counts: RowCounts = {}
     frontier = 0
     for upper, updates in times:
         frontier = upper
@@ -158,7 +158,7 @@ def _least(so_far: int | None, times: Iterable[int]) -> int | None:
     return least if so_far is None else so_far if least is None else min(so_far, least)
 
 
-def _add(counts: Counts, updates: Iterable[PlacedUpdate | KeyedUpdate], as_of: int) -> None:
+def _add(counts: RowCounts, updates: Iterable[PlacedUpdate | KeyedUpdate], as_of: int) -> None:
     for update in updates:
         if update.time <= as_of:
             data = update.key, update.value
@@ -168,11 +168,11 @@ def _add(counts: Counts, updates: Iterable[PlacedUpdate | KeyedUpdate], as_of: i
                 counts.pop(data, None)
 
 
-def _in_order(counts: Counts) -> list[tuple[bytes | None, bytes]]:
+def _in_order(counts: RowCounts) -> list[tuple[bytes | None, bytes]]:
     return sorted(counts, key=lambda data: (data[0] or b"", data[1]))
 
 
-def _write_table(counts: Counts, output: str, types: Mapping[str, str]) -> None:
+def _write_table(counts: RowCounts, output: str, types: Mapping[str, str]) -> None:
     # Imported here, because nothing else of this command needs DuckDB.
     import pyarrow as pa
     from pyarrow import csv, parquet
@@ -196,7 +196,7 @@ def _write_table(counts: Counts, output: str, types: Mapping[str, str]) -> None:
     sys.stdout.flush()
 
 
-def _print(counts: Counts) -> None:
+def _print(counts: RowCounts) -> None:
     key_written = _way({key for key, _ in counts if key is not None})
     value_written = _way({value for _, value in counts})
     for key, value in _in_order(counts):
@@ -209,7 +209,7 @@ def _print(counts: Counts) -> None:
     sys.stdout.flush()
 
 
-def _way(values: Iterable[bytes]) -> Written:
+def _way(values: Iterable[bytes]) -> WriteDatum:
     """The first form (JSON, text, base64) that can write all values."""
     for way in (_json, _string):
         try:
@@ -238,7 +238,7 @@ def _base64(data: bytes) -> dict[str, str]:
 @click.argument("what", metavar="PIPELINE|TOPIC...", nargs=-1, required=True)
 @click.option(
     "--upto",
-    type=Time(),
+    type=TimeType(),
     metavar="T",
     help="The snapshot is as of the last closed batch that ends at or before T: a whole number, "
     "or a date where times are milliseconds.  [default: the last closed batch]",

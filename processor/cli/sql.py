@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ikebana.errors import ConfigError
-from ikebana.processor.cli.connection import Time, read_config
+from ikebana.processor.cli.connection import TimeType, read_config
 from ikebana.processor.cli.http_options import Credentials, with_credentials
 from ikebana.processor.kafka import following, reading_rights
 
@@ -46,7 +46,7 @@ _AGAIN_S = 0.25
 )
 @click.option(
     "--as-of",
-    type=Time(),
+    type=TimeType(),
     metavar="T",
     help="The time of all collections.  [default: the newest that all of them have]",
 )

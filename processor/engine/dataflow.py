@@ -19,7 +19,7 @@ from ikebana.arrangements.store import PrefixStore, Store
 from ikebana.arrangements.update import Interval, Time
 from ikebana.codecs import canonical
 from ikebana.errors import RecordError
-from ikebana.processor.base.noted import MOST, Kind, Noted, NotedRecord, errors_noted, merged
+from ikebana.processor.base.noted import MOST, Noted, NotedKind, NotedRecord, errors_noted, merged
 from ikebana.processor.base.rows import (
     Columns,
     Errors,
@@ -580,7 +580,7 @@ class _OfOperator:
         self._batch.looked_up(self._name, updates)
         self._flow.flow(self._name, updates)
 
-    def count(self, kind: Kind, count: int, places: Iterable[tuple[int, int, int]]) -> None:
+    def count(self, kind: NotedKind, count: int, places: Iterable[tuple[int, int, int]]) -> None:
         if not count or self._name in reads_again(self._plan):
             return
         (source,) = kind_of(self._operator).sources(self._operator)
@@ -594,7 +594,7 @@ class _OfOperator:
 
 
 # Rows as they reach a shard.
-Rows = Sequence[Records]
+RecordLists = Sequence[Records]
 
 
 @dataclass(frozen=True, slots=True)
@@ -638,7 +638,7 @@ class Emitted:
 def advance(
     plan: Plan,
     store: Store,
-    rows: Rows,
+    rows: RecordLists,
     intervals: Mapping[str, Interval],
     physical: Physical | None = None,
     beside: Beside = NOTHING_BESIDE,
@@ -700,7 +700,7 @@ def _emitted(
     )
 
 
-def _move(plan: Plan, operators: Operators, rows: Rows) -> None:
+def _move(plan: Plan, operators: Operators, rows: RecordLists) -> None:
     """Move all operators through their intervals, each after those that it reads."""
     for source in plan.inputs:
         if source.is_collection and not comes_out_of_decoding(source):

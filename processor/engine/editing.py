@@ -57,7 +57,7 @@ from ikebana.processor.kernels.upsert import UpsertArrangement
 from ikebana.processor.linear.chain import consolidated
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.catalog import catalog_of
-from ikebana.processor.planning.edits import Edit, Side, branches_of
+from ikebana.processor.planning.edits import Edit, PlanSign, branches_of
 from ikebana.processor.planning.joins.stages import JoinStage, joined
 from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import ERRORS, Plan
@@ -419,7 +419,7 @@ class _Filler:
             ]
             self._pass(plan, sign, signed)
 
-    def _pass(self, plan: Plan, sign: Side, rows: Sequence[KeyedUpdate]) -> None:
+    def _pass(self, plan: Plan, sign: PlanSign, rows: Sequence[KeyedUpdate]) -> None:
         """Send rows of the part through its branches in one of the plans."""
         physical = planner.physical(plan)
         for branch in branches_of(plan, self._root):
@@ -430,7 +430,7 @@ class _Filler:
                 self._deliver(plan, branch, sign, passed.updates)
 
     def _deliver(
-        self, plan: Plan, branch: Branch, sign: Side, updates: Sequence[KeyedUpdate]
+        self, plan: Plan, branch: Branch, sign: PlanSign, updates: Sequence[KeyedUpdate]
     ) -> None:
         edit, filling = self._edit, self._filling
         for name in edit.shown_by(branch, sign):

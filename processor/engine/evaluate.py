@@ -36,7 +36,7 @@ from ikebana.processor.topics import input_times
 from ikebana.processor.topics.formatting import progress_messages
 from ikebana.processor.topics.input_times import Coverage, ShardReports
 from ikebana.processor.topics.intake import UpdateIntake, intake_of
-from ikebana.processor.topics.literals import Record as Record
+from ikebana.processor.topics.literals import LiteralRecord as Record
 from ikebana.processor.topics.literals import greatest_time, listed, messages, require_readable
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.slices import Decoding
@@ -79,7 +79,7 @@ def attempt(
     plan: Plan,
     physical: Physical,
     store: MemoryStore,
-    rows: dataflow.Rows,
+    rows: dataflow.RecordLists,
     intervals: Mapping[str, Interval],
     beside: Beside,
 ) -> Attempt:

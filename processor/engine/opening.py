@@ -22,7 +22,7 @@ from ikebana.processor.checkpoint.checkpoint import (
 )
 from ikebana.processor.checkpoint.edit_plan import EditPlan, Rescaled, recorded
 from ikebana.processor.checkpoint.evolution import edit_to, hints_kept
-from ikebana.processor.checkpoint.next_step import Desired, Observed, Step, observed_of, start
+from ikebana.processor.checkpoint.next_step import Desired, Observed, StartStep, observed_of, start
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.checkpoint.rescale import former_layouts, rescaled
 from ikebana.processor.kafka import client, own_topics, rights
@@ -37,7 +37,7 @@ _TOLD_EVERY = 1_000_000
 class Opened(NamedTuple):
     """The last step of a start, which says what runs, and the instance that runs it."""
 
-    step: Step
+    step: StartStep
     layout: CheckpointFiles
     takeover: Takeover
 
@@ -127,7 +127,7 @@ class KafkaWorld:
         )
         return self._observed
 
-    def hold(self, step: Step) -> Observed:
+    def hold(self, step: StartStep) -> Observed:
         """Take over the outputs with the plan of a step, and write it into the metadata.
 
         Raises:
@@ -165,7 +165,7 @@ class KafkaWorld:
         )
         return self._observed
 
-    def take(self, step: Step) -> None:
+    def take(self, step: StartStep) -> None:
         """Drop the last batch, or rewrite the state for another number of shards or tasks."""
         if step.action == "drop":
             self._drop(step)
@@ -173,7 +173,7 @@ class KafkaWorld:
             self._announce(step)
             self._rescale(step)
 
-    def opened(self, step: Step) -> Opened:
+    def opened(self, step: StartStep) -> Opened:
         """Finish the start with its last step: say what runs, and remove what nobody can use."""
         self._announce(step)
         if step.finishes:
@@ -188,7 +188,7 @@ class KafkaWorld:
             self._on_step(f"reading {names} again from the beginning, beside the plan of before")
         return Opened(step, self._checkpoint.layout(step.birth), self._takeover)
 
-    def _announce(self, step: Step) -> None:
+    def _announce(self, step: StartStep) -> None:
         """Describe the difference to the last run, if there is one, once."""
         if self._announced:
             return
@@ -205,7 +205,7 @@ class KafkaWorld:
         """The difference to the last run."""
         return planned(self._settings.checkpoint, self._observed, self._desired)
 
-    def _demand(self, step: Step) -> list[str]:
+    def _demand(self, step: StartStep) -> list[str]:
         """Check that the plan can read what the state does not have; say which outputs it reads.
 
         Raises: IkebanaError, if it may not read them, or the beginning of a topic is gone.
@@ -228,7 +228,7 @@ class KafkaWorld:
             for topic, output in edit.read_back.items()
         ]
 
-    def _accept(self, step: Step) -> None:
+    def _accept(self, step: StartStep) -> None:
         """Write the metadata of the run, after the take-over has accepted it.
 
         Raises: CheckpointError, if an older instance has changed the plan since it was read.
@@ -244,7 +244,7 @@ class KafkaWorld:
             self._birth = birth
         self._checkpoint.layout(birth).forget_nothing()
 
-    def _drop(self, step: Step) -> None:
+    def _drop(self, step: StartStep) -> None:
         """Drop a logged batch that no shard has committed, and that should not run any more.
 
         It belongs to the plan of before, or has more records than the settings now allow.
@@ -261,7 +261,7 @@ class KafkaWorld:
         self._checkpoint.layout(step.birth).drop(batch)
         faults.point("after_dropped", batch)
 
-    def _rescale(self, step: Step) -> None:
+    def _rescale(self, step: StartStep) -> None:
         """Rewrite the state for the new number of shards or tasks."""
         ran, shards, tasks = step.birth, self._desired.shards, self._desired.tasks or 0
         words = Rescaled(ran.shards, shards).words()

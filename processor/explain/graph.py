@@ -23,7 +23,7 @@ from ikebana.processor.planning.plan import (
 from ikebana.processor.planning.planner import Branch, Physical
 from ikebana.processor.planning.progress import held_outputs
 
-Kind = Literal[
+BoxKind = Literal[
     "topic",
     "input",
     "operator",
@@ -58,7 +58,7 @@ class Box(NamedTuple):
     """
 
     id: str
-    kind: Kind
+    kind: BoxKind
     title: str
     lines: tuple[str, ...] = ()
     figures: tuple[str, ...] = ()

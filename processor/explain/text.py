@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from ikebana.processor.base.texts import counted, moment, printable
-from ikebana.processor.checkpoint.edit_plan import Does, EditPlan, FillSource, Kind, PartPlan
+from ikebana.processor.checkpoint.edit_plan import Does, EditedKind, EditPlan, FillSource, PartPlan
 from ikebana.processor.explain import estimates
 from ikebana.processor.explain.estimates import Work
 from ikebana.processor.explain.explanation import ALL, MEANINGS, Cost, Explanation
@@ -183,7 +183,7 @@ _SIGNS: dict[Does, tuple[str, Tone]] = {
     "dropped": ("-", "dropped"),
     "refused": ("!", "refused"),
 }
-_SECTIONS: dict[Kind, str] = {
+_SECTIONS: dict[EditedKind, str] = {
     "input": "inputs",
     "operator": "operators",
     "arrangement": "arrangements of joins",

@@ -45,7 +45,7 @@ _SETTINGS = {
     "max.message.bytes": str(64 << 20),
 }
 
-Datum = tuple[bytes | None, bytes]
+KeyAndValue = tuple[bytes | None, bytes]
 
 
 class Collected(NamedTuple):
@@ -54,8 +54,8 @@ class Collected(NamedTuple):
     `progress_at` is the offset of the batch's progress record; `read` updates were added up.
     """
 
-    counts: dict[Datum, int]
-    partitions: dict[Datum, int]
+    counts: dict[KeyAndValue, int]
+    partitions: dict[KeyAndValue, int]
     last: ProgressRecord
     progress_at: int
     read: int
@@ -179,8 +179,8 @@ class Compaction:
 
     def _collected(self, upto: int | None) -> Collected | None:
         """Add up the updates of the batches that end at or before `upto` + 1."""
-        counts: dict[Datum, int] = {}
-        partitions: dict[Datum, int] = {}
+        counts: dict[KeyAndValue, int] = {}
+        partitions: dict[KeyAndValue, int] = {}
         last: ProgressRecord | None = None
         at: int | None = None
         read = 0
@@ -243,7 +243,7 @@ class Compaction:
         partition: int,
         key: bytes | None,
         value: bytes,
-        headers: diff.Headers,
+        headers: diff.UpdateHeaders,
     ) -> None:
         # Each partition of the topic has one partition of the snapshot topic.
         at = 1 + partition % (self._partitions - 1)
@@ -291,8 +291,8 @@ def delete_before(admin: AdminClient, before: Offsets) -> Positions:
 
 
 def _add(
-    counts: dict[Datum, int],
-    partitions: dict[Datum, int],
+    counts: dict[KeyAndValue, int],
+    partitions: dict[KeyAndValue, int],
     updates: Iterable[PlacedUpdate],
     shift: int,
 ) -> None:
@@ -307,15 +307,17 @@ def _add(
             partitions.pop(datum, None)
 
 
-def _in_pieces(counts: Mapping[Datum, int]) -> Iterator[tuple[Datum, int]]:
+def _in_pieces(counts: Mapping[KeyAndValue, int]) -> Iterator[tuple[KeyAndValue, int]]:
     """Yield each datum with its count, or with the pieces of a count beyond 64 bits."""
     for datum, total in counts.items():
         for piece in pieces(total):
             yield datum, piece
 
 
-def _portions(items: Iterable[tuple[Datum, int]], size: int) -> Iterator[list[tuple[Datum, int]]]:
-    portion: list[tuple[Datum, int]] = []
+def _portions(
+    items: Iterable[tuple[KeyAndValue, int]], size: int
+) -> Iterator[list[tuple[KeyAndValue, int]]]:
+    portion: list[tuple[KeyAndValue, int]] = []
     held = 0
     for item in items:
         key, value = item[0]

@@ -11,7 +11,7 @@ For readers on several machines, one plans the offsets that have the collection 
 the closed batches (`TopicRanges`), and others read them, partition by partition.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from confluent_kafka import Message
 from ikebana.codecs import diff
 from ikebana.codecs.avro_out import InsertedRows
 from ikebana.codecs.avro_schema import Schemas
+from ikebana.codecs.change import Headers
 from ikebana.codecs.diff import ProgressRecord, SnapshotRecord, topic_of
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
@@ -40,9 +41,6 @@ from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.reader import DeletedError, Range, RangeReader, progress_record
 from ikebana.processor.kafka.snapshots import Snapshots, passed
 from ikebana.processor.kafka.topics import ReadTopics
-
-Headers = Iterable[tuple[str, bytes | str | None]] | None
-
 
 # The content of a message: key, value and headers.
 _Content = tuple[bytes | None, bytes | None, list[tuple[str, bytes | str | None]] | None]

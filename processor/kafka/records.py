@@ -19,7 +19,7 @@ from confluent_kafka import Message as KafkaMessage
 from ikebana.errors import IkebanaError, SourceError
 from ikebana.processor.authoring.proposing.formats import Sample
 from ikebana.processor.authoring.proposing.look import Look, look, new_columns, notices
-from ikebana.processor.base.noted import Place
+from ikebana.processor.base.noted import MessagePlace
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.progress_topic import last_progress
@@ -45,7 +45,7 @@ class Record(NamedTuple):
     value: bytes | None
 
 
-class Records:
+class RecordReader:
     """Reads records for several threads, one after the other, with one consumer."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
@@ -53,7 +53,7 @@ class Records:
         self._reader: RangeReader | None = None
         self._lock = threading.Lock()
 
-    def at(self, place: Place) -> Record | None:
+    def at(self, place: MessagePlace) -> Record | None:
         """Read the record at a place; None if it has been deleted.
 
         Raises: AwayError, if the brokers do not answer.
@@ -71,7 +71,7 @@ class Records:
                 self._reader = None
 
 
-def record_at(reader: RangeReader, place: Place) -> Record | None:
+def record_at(reader: RangeReader, place: MessagePlace) -> Record | None:
     """Read the record at a place; None if it, or its topic, has been deleted."""
     topic, partition, offset = place
     try:

@@ -31,7 +31,7 @@ from ikebana.processor.kafka.client import REQUEST_S, patiently, with_leaders
 _MASK = 0xFFFFFFFF
 _M = 0x5BD1E995
 
-Ask = Callable[[AdminClient, Mapping[str, int]], Positions]
+AskOffsets = Callable[[AdminClient, Mapping[str, int]], Positions]
 """A question for offsets, such as `ends`."""
 
 # How long to ask again for a topic that existed: a broker may not have heard of it yet.
@@ -248,7 +248,7 @@ class ReadTopics:
             )
         return described[self._topic].id
 
-    def offsets(self, ask: Ask, name: str, partitions: int | None = None) -> dict[int, int]:
+    def offsets(self, ask: AskOffsets, name: str, partitions: int | None = None) -> dict[int, int]:
         """Ask for offsets of the partitions of a topic, by default of all of them.
 
         Raises:

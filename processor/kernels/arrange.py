@@ -24,15 +24,14 @@ from operator import itemgetter
 
 import msgspec
 
-from ikebana.arrangements.store import Store
+from ikebana.arrangements.store import EntryDict, Store
 from ikebana.arrangements.update import Interval
 from ikebana.compiled._arranged import applied, prefixed, staged
 from ikebana.processor.base.rows import Columned, KeyedUpdate, columns_of, in_columns_of
 from ikebana.processor.kernels import history
 from ikebana.processor.kernels.history import (
     ByKey,
-    Changes,
-    Counts,
+    EntryCounts,
     Queue,
     RecentUpdates,
     count_before,
@@ -66,11 +65,11 @@ _ONE_TAG, _EACH_ONCE_TAG, _LARGE_TAG, _GROUP_TAG = (
 
 _encode = msgspec.msgpack.encode
 _decode_data = msgspec.msgpack.Decoder(list[bytes]).decode
-_decode_many = msgspec.msgpack.Decoder(tuple[int | None, dict[bytes, Counts]]).decode
+_decode_many = msgspec.msgpack.Decoder(tuple[int | None, dict[bytes, EntryCounts]]).decode
 _decode_large = msgspec.msgpack.Decoder(tuple[int | None, dict[bytes, list[str]]]).decode
 _decode_group = msgspec.msgpack.Decoder(tuple[int, int]).decode
 # The counts of a datum that is there once; nobody changes this list.
-_ONCE: Counts = [1]
+_ONCE: EntryCounts = [1]
 
 
 @dataclass(slots=True)
@@ -85,7 +84,7 @@ class Cell:
     data: dict[bytes, int]
     stored: bytes | None = None
     queued: int | None = None
-    past: dict[bytes, Counts] = field(default_factory=dict)
+    past: dict[bytes, EntryCounts] = field(default_factory=dict)
 
     @classmethod
     def of(cls, entry: bytes | None) -> "Cell":
@@ -100,7 +99,7 @@ class Cell:
         past = {datum: counts[1:] for datum, counts in many.items() if len(counts) > 1}
         return cls({datum: counts[0] for datum, counts in many.items()}, entry, queued, past)
 
-    def counted(self) -> list[tuple[bytes, Counts]]:
+    def counted(self) -> list[tuple[bytes, EntryCounts]]:
         """Each datum with its counts, in order, also if only its history is left."""
         data, past = self.data, self.past
         if not past:
@@ -132,7 +131,7 @@ class Cell:
         if 0 in data.values():
             self.data = {d: count for d, count in data.items() if count or d in past}
 
-    def write(self, changes: Changes, place: bytes, since: int) -> None:
+    def write(self, changes: EntryDict, place: bytes, since: int) -> None:
         """Stage the writes that store this cell under a key."""
         queued = None
         if self.past:
@@ -152,7 +151,7 @@ class Cell:
                 return _EACH_ONCE + _encode(sorted(data))
         return _many(queued, dict(self.counted()))
 
-    def _set(self, datum: bytes, counts: Counts) -> None:
+    def _set(self, datum: bytes, counts: EntryCounts) -> None:
         self.data[datum] = counts[0]
         if len(counts) > 1:
             self.past[datum] = counts[1:]
@@ -160,7 +159,7 @@ class Cell:
             self.past.pop(datum, None)
 
 
-def data_of(entry: bytes) -> Iterable[tuple[bytes, Counts]]:
+def data_of(entry: bytes) -> Iterable[tuple[bytes, EntryCounts]]:
     """Each datum of an entry that is no group, with its counts, which must not be changed."""
     if entry[0] == _ONE_TAG:
         return ((entry[1:], _ONCE),)
@@ -184,13 +183,13 @@ def group_entry(count: int, size: int) -> bytes:
     return _GROUP + _encode((count, size))
 
 
-def changed(changes: Changes, place: bytes, old: bytes | None, new: bytes | None) -> None:
+def changed(changes: EntryDict, place: bytes, old: bytes | None, new: bytes | None) -> None:
     """Stage an entry if it is another one than before."""
     if old != new:
         changes[place] = new
 
 
-def _many(queued: int | None, data: dict[bytes, Counts]) -> bytes:
+def _many(queued: int | None, data: dict[bytes, EntryCounts]) -> bytes:
     try:
         return _MANY + _encode((queued, data))
     except OverflowError:
@@ -198,15 +197,12 @@ def _many(queued: int | None, data: dict[bytes, Counts]) -> bytes:
         return _LARGE + _encode((queued, digits))
 
 
-def _many_of(entry: bytes) -> tuple[int | None, dict[bytes, Counts]]:
+def _many_of(entry: bytes) -> tuple[int | None, dict[bytes, EntryCounts]]:
     body = memoryview(entry)[1:]
     if entry[0] != _LARGE_TAG:
         return _decode_many(body)
     queued, digits = _decode_large(body)
     return queued, {datum: list(map(int, counts)) for datum, counts in digits.items()}
-
-
-Entries = dict[bytes, bytes | None]
 
 
 class Simple:
@@ -227,7 +223,7 @@ class Simple:
 
     def applied(
         self, by_key: ByKey, touched: Mapping[bytes, object], large: int
-    ) -> tuple[ByKey, Entries]:
+    ) -> tuple[ByKey, EntryDict]:
         """Apply the updates of keys that are simple, and are not in `touched`.
 
         Return the updates of all other keys, and the stored entries of those that are not in
@@ -263,7 +259,7 @@ class Simple:
                 cell.stored = old
         return cells
 
-    def settle(self, changes: Changes) -> None:
+    def settle(self, changes: EntryDict) -> None:
         """Stage the entries that have changed."""
         staged(self._pairs, self._prefix, changes)
         self._pairs = {}
@@ -286,7 +282,7 @@ _SMALL_BYTES = 512
 # Updates are read in portions.
 _AT_ONCE = 50_000
 
-_Data = Iterable[tuple[bytes, Counts]]
+_Data = Iterable[tuple[bytes, EntryCounts]]
 
 
 class Arrangement:
@@ -410,7 +406,7 @@ class Arrangement:
         """Write the changes, and the old counts that later lookups from `since` on need."""
         assert self.since <= since <= self.upper, f"since {since} is not reached yet"
         self._load_due(since)
-        changes: Changes = {}
+        changes: EntryDict = {}
         self._keep(self._recent.settle(changes, self.upper, since))
         for key, state in self._touched.items():
             if isinstance(state, Cell):
@@ -438,7 +434,7 @@ class Arrangement:
                 cell = state if isinstance(state, Cell) else state.rows[_row_place(key, datum)]
                 cell.keep(datum, time, diff)
 
-    def _write_group(self, changes: Changes, key: bytes, group: "_Group", since: int) -> None:
+    def _write_group(self, changes: EntryDict, key: bytes, group: "_Group", since: int) -> None:
         """Stage the changes of a large group, which may have become small."""
         count, size = group.count, group.size
         for cell in group.rows.values():
@@ -567,7 +563,7 @@ def _size_of(state: Cell | _Group | None, entry: bytes | None) -> int:
     return group_of(entry)[0] if is_group(entry) else len(Cell.of(entry).data)
 
 
-def _write(changes: Changes, key: bytes, cell: Cell, since: int) -> None:
+def _write(changes: EntryDict, key: bytes, cell: Cell, since: int) -> None:
     """Stage the writes of a key's data, which may have become a large group."""
     data, place = cell.data, _KEY + key
     # A key with one large datum that is replaced has two for a while.

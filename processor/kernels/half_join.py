@@ -19,7 +19,7 @@ from itertools import islice, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
-from ikebana.processor.kernels.history import Counts, count_before
+from ikebana.processor.kernels.history import EntryCounts, count_before
 
 try:
     from ikebana.compiled._half_join import Lookups as _Compiled
@@ -123,7 +123,7 @@ class Arranged(Protocol):
     since: int
     upper: int
 
-    def groups(self, keys: Sequence[bytes]) -> Iterator[Iterable[tuple[bytes, Counts]]]:
+    def groups(self, keys: Sequence[bytes]) -> Iterator[Iterable[tuple[bytes, EntryCounts]]]:
         """Yield for each key, in the order asked, each datum with its counts.
 
         A group is to be read before the next one is asked for, and before anything is
@@ -239,7 +239,7 @@ def half_join_in_columns(
 def _matches_of(
     arranged: Arranged,
     lookups: list[LookupRow],
-    group: Iterable[tuple[bytes, Counts]],
+    group: Iterable[tuple[bytes, EntryCounts]],
     *,
     outer: bool,
     watcher: JoinWatcher | None,
@@ -257,7 +257,7 @@ def _matches_of(
 
 
 def _matches_of_one(
-    lookup: LookupRow, group: Iterable[tuple[bytes, Counts]], *, outer: bool
+    lookup: LookupRow, group: Iterable[tuple[bytes, EntryCounts]], *, outer: bool
 ) -> Generator[Match, None, int]:
     """Read a group for the only lookup of its key; return the number of matches."""
     _, payload, time, diff, sees_equal = lookup
@@ -273,7 +273,11 @@ def _matches_of_one(
 
 
 def _matches_of_many(
-    lookups: list[LookupRow], group: Iterable[tuple[bytes, Counts]], upper: int, *, outer: bool
+    lookups: list[LookupRow],
+    group: Iterable[tuple[bytes, EntryCounts]],
+    upper: int,
+    *,
+    outer: bool,
 ) -> Generator[Match, None, int]:
     """Read a group once for all lookups of its key; return the number of matches.
 
@@ -313,7 +317,7 @@ def _matches_of_many(
 
 
 def _first_matches(
-    lookups: list[LookupRow], group: Iterable[tuple[bytes, Counts]]
+    lookups: list[LookupRow], group: Iterable[tuple[bytes, EntryCounts]]
 ) -> Generator[Match, None, int]:
     """Read a group until each lookup of its key has a match; return how many have one."""
     left = lookups

@@ -24,20 +24,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.arrangements.store import Store
+from ikebana.arrangements.store import EntryDict, Store
 from ikebana.arrangements.update import pieces, sums
 from ikebana.processor.base.rows import KeyedUpdate, updates_from
 from ikebana.processor.kernels.layout import OF_SHARD, Entries, OfKey, OfKeys, ShardOf
 
-Counts = list[int]
-# Entries to be written; None is to be deleted.
-Changes = dict[bytes, bytes | None]
+EntryCounts = list[int]
 
 _QUEUE, _SINCE = b"q", b"s"
 _TIME_BYTES = 8
 
 
-def count_before(counts: Counts, time: int) -> int:
+def count_before(counts: EntryCounts, time: int) -> int:
     """The multiplicity of updates before a time.
 
     >>> count_before([1, 5, 1, 7, -2], 7)
@@ -51,7 +49,7 @@ def count_before(counts: Counts, time: int) -> int:
     return count
 
 
-def add(counts: Counts, time: int, diff: int) -> None:
+def add(counts: EntryCounts, time: int, diff: int) -> None:
     """Add a diff at a time; a time whose diffs sum to 0 is removed.
 
     >>> counts = [1, 5, 1]
@@ -75,7 +73,7 @@ def add(counts: Counts, time: int, diff: int) -> None:
         counts[at:at] = [time, diff]
 
 
-def fold(counts: Counts, since: int) -> None:
+def fold(counts: EntryCounts, since: int) -> None:
     """Compact the updates before `since` into the base.
 
     >>> counts = [1, 5, 1, 7, -2]
@@ -117,7 +115,7 @@ class Queue:
         """Whether no entry keeps times."""
         return next(iter(self._store.scan(_QUEUE, _packed(self.since))), None) is None
 
-    def write(self, changes: Changes, since: int) -> None:
+    def write(self, changes: EntryDict, since: int) -> None:
         """Write changes to the store, which is compacted to `since` now."""
         if not changes:
             # Nothing was folded, so nothing is lost if this `since` is not written.
@@ -128,7 +126,7 @@ class Queue:
         self._store.change(changes)
 
 
-def move(changes: Changes, place: bytes, old: int | None, new: int | None) -> None:
+def move(changes: EntryDict, place: bytes, old: int | None, new: int | None) -> None:
     """Add the changes that queue a place by the time `new` in place of `old`; None: not queued."""
     if old == new:
         return
@@ -230,7 +228,7 @@ class RecentUpdates:
         """The updates of a key, of earlier batches and of this one."""
         return [*self.earlier().get(key, ()), *self.fresh.get(key, ())]
 
-    def settle(self, changes: Changes, upper: int, since: int) -> list[KeyedUpdate]:
+    def settle(self, changes: EntryDict, upper: int, since: int) -> list[KeyedUpdate]:
         """Stage the blocks that lookups from `since` on need; return the updates of old blocks."""
         left = {place: place[_OF_BATCH] for place in self._stored if _time_of(place) > since}
         old = set(sorted(set(left.values()))[:-MOST_BATCHES])
@@ -251,8 +249,8 @@ class RecentUpdates:
 
 
 def seen(
-    data: Iterable[tuple[bytes, Counts]], updates: Iterable[KeyedUpdate]
-) -> Iterator[tuple[bytes, Counts]]:
+    data: Iterable[tuple[bytes, EntryCounts]], updates: Iterable[KeyedUpdate]
+) -> Iterator[tuple[bytes, EntryCounts]]:
     """Data with counts in which these updates count only from their times on.
 
     Data are in order, unless they come from an iterator, which is read one by one.
@@ -293,7 +291,7 @@ LAYOUT = {_BLOCK: OfKeys(_divided, _united)}
 """Blocks, which have updates of many keys."""
 
 
-def _before(counts: Counts, updates: Iterable[KeyedUpdate]) -> Counts:
+def _before(counts: EntryCounts, updates: Iterable[KeyedUpdate]) -> EntryCounts:
     result = list(counts)
     for _, _, time, diff in updates:
         result[0] -= diff

@@ -41,7 +41,7 @@ from ikebana.processor.kernels.layout import (
 )
 
 # The matches of an insertion: data, or None where an outer join found nothing, with diffs.
-Results = list[tuple[bytes | None, int]]
+LockedResults = list[tuple[bytes | None, int]]
 
 # A place is one of these + length of the key + key + digest of the left datum, for the latest
 # of its insertions, and + number, for earlier ones if there are many.
@@ -53,9 +53,9 @@ _DIGEST_BYTES = 16
 _RUNS = 16
 
 # Consecutive insertions with the same matches, and their number.
-_Run = tuple[int, Results]
+_Run = tuple[int, LockedResults]
 _At = tuple[bytes | None, bytes, int]
-_Met = dict[_At, Results]
+_Met = dict[_At, LockedResults]
 Locks = Callable[[Sequence[bytes]], Sequence[Hashable]]
 """Returns the fields that each left datum is locked by."""
 _encode = msgspec.msgpack.encode
@@ -208,7 +208,7 @@ class _Stack:
         self._earlier, self._runs = (0, []) if entry is None else _latest_of(entry)
         self._changes: dict[bytes, bytes | None] = {}
 
-    def push(self, count: int, results: Results) -> None:
+    def push(self, count: int, results: LockedResults) -> None:
         """Add insertions with equal matches."""
         if self._runs and self._runs[-1][1] == results:
             count += self._runs.pop()[0]

@@ -176,18 +176,18 @@ def _decoded(entry: bytes) -> tuple[Rounds, bytes]:
     return {int(at): int(diff) for at, diff in pairs}, row
 
 
-Updates = Sequence[KeyedUpdate]
+LoopUpdates = Sequence[KeyedUpdate]
 """Updates within a loop: their times are rounds."""
 
 
 class Pass(NamedTuple):
     """The updates that steps return, and updates of error records."""
 
-    updates: Updates
-    errors: Updates
+    updates: LoopUpdates
+    errors: LoopUpdates
 
 
-Steps = Callable[[Updates], Pass]
+Steps = Callable[[LoopUpdates], Pass]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class GroupNode:
 
     inputs: tuple[int]
     before: Steps
-    results: Callable[[Updates], Pass]
+    results: Callable[[LoopUpdates], Pass]
     after: Steps
 
 
@@ -240,7 +240,7 @@ class JoinNode:
     after: Steps
 
 
-Node = MapNode | SumNode | GroupNode | JoinNode
+LoopNode = MapNode | SumNode | GroupNode | JoinNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,7 @@ class Program:
 
     sources: int
     variables: tuple[int, ...]
-    nodes: tuple[Node, ...]
+    nodes: tuple[LoopNode, ...]
     rounds: int
 
 
@@ -367,7 +367,7 @@ class _Loop:
         self._nodes = [_running(node, trace) for node in program.nodes]
         self._pending: list[defaultdict[int, list[KeyedUpdate]]] = []
 
-    def advance(self, updates: Updates) -> tuple[Mapping[bytes, int], Mapping[bytes, int]]:
+    def advance(self, updates: LoopUpdates) -> tuple[Mapping[bytes, int], Mapping[bytes, int]]:
         """Apply updates of the sources; return the changes of results and error records."""
         program, first = self._program, self._program.sources
         begin = first + len(program.variables)
@@ -449,7 +449,7 @@ def _nonzero(counts: Mapping[bytes, int]) -> dict[bytes, int]:
     return {value: count for value, count in counts.items() if count}
 
 
-def _summed(updates: Updates) -> Iterator[tuple[bytes, bytes, int]]:
+def _summed(updates: LoopUpdates) -> Iterator[tuple[bytes, bytes, int]]:
     sums: dict[tuple[bytes, bytes], int] = {}
     for key, value, _, diff in updates:
         at = key or NO_KEY, value
@@ -469,12 +469,12 @@ class _Running:
         self.inputs = inputs
         self.due: dict[int, dict[bytes, None]] = {}
 
-    def step(self, now: int, arrived: Sequence[Updates]) -> Pass:
+    def step(self, now: int, arrived: Sequence[LoopUpdates]) -> Pass:
         """Apply the changes of the inputs in a round; return the changes of the results."""
         raise NotImplementedError
 
 
-def _running(node: Node, trace: Callable[[], Trace]) -> _Running:
+def _running(node: LoopNode, trace: Callable[[], Trace]) -> _Running:
     match node:
         case MapNode():
             return _Mapping(node)
@@ -491,12 +491,12 @@ class _Mapping(_Running):
         super().__init__(node.inputs)
         self._steps = node.steps
 
-    def step(self, now: int, arrived: Sequence[Updates]) -> Pass:
+    def step(self, now: int, arrived: Sequence[LoopUpdates]) -> Pass:
         return self._steps(arrived[0])
 
 
 class _Summing(_Running):
-    def step(self, now: int, arrived: Sequence[Updates]) -> Pass:
+    def step(self, now: int, arrived: Sequence[LoopUpdates]) -> Pass:
         return Pass([update for each in arrived for update in each], ())
 
 
@@ -510,7 +510,7 @@ class _Grouping(_Running):
         super().__init__(node.inputs)
         self._node, self._rows, self._results = node, rows, results
 
-    def step(self, now: int, arrived: Sequence[Updates]) -> Pass:
+    def step(self, now: int, arrived: Sequence[LoopUpdates]) -> Pass:
         node, rows, results = self._node, self._rows, self._results
         updates, failed = node.before(arrived[0]) if arrived[0] else Pass((), ())
         keys = self.due.pop(now, {})
@@ -569,7 +569,7 @@ class _Joining(_Running):
         lookups = dict.fromkeys((each.side, each.keys) for path in node.paths for each in path)
         self._indexes = {each: trace() for each in lookups}
 
-    def step(self, now: int, arrived: Sequence[Updates]) -> Pass:
+    def step(self, now: int, arrived: Sequence[LoopUpdates]) -> Pass:
         matches: list[KeyedUpdate] = []
         errors: list[KeyedUpdate] = []
         for side, updates in enumerate(arrived):
@@ -604,7 +604,7 @@ class _Joining(_Running):
         return [KeyedUpdate(NO_KEY, row, at, diff) for row, at, diff in some]
 
 
-def _without_keys(updates: Updates) -> list[KeyedUpdate]:
+def _without_keys(updates: LoopUpdates) -> list[KeyedUpdate]:
     return [KeyedUpdate(NO_KEY, value, time, diff) for _, value, time, diff in updates]
 
 

@@ -7,9 +7,9 @@ have.  No value's bytes begin another's.
 Values of some SQL types sort otherwise than their JSON: bytes are in base64, a fraction of a
 second comes before a zone, a year may have five digits.  Such a value is a pair: bytes in the
 order of the type, and the canonical bytes of the value, which `value_of` returns.  The planner
-describes the order of a type as an `Order`: the empty text for types that sort as their JSON does,
-a name for other scalars, and a tuple for nested types.  Within lists and rows null comes last, as
-in DuckDB.
+describes the order of a type as a `SortOrder`: the empty text for types that sort as their JSON
+does, a name for other scalars, and a tuple for nested types.  Within lists and rows null comes
+last, as in DuckDB.
 """
 
 import re
@@ -24,7 +24,7 @@ from ikebana.codecs import canonical
 
 # "" | "double" | "instant" | "time" | "bytes" | "interval" | ("enum", names) | ("list", Order)
 # | ("row", pairs)
-Order = str | tuple[Any, ...]
+SortOrder = str | tuple[Any, ...]
 
 # Beyond this exponent canonical JSON has integers only.
 _LARGEST_EXPONENT = 308
@@ -67,7 +67,7 @@ _EXPONENT_BIAS = 1 << 63
 _LENGTH = struct.Struct(">I")
 
 
-def ordered(value: Any, *, descending: bool, order: Order = "") -> bytes:
+def ordered(value: Any, *, descending: bool, order: SortOrder = "") -> bytes:
     """A value, as `canonical.decoder` gives it, as bytes that are in the order of values.
 
     `order` is the order of the values' type, if that is not the one of JSON.
@@ -117,13 +117,13 @@ def value_of(place: bytes) -> Any:
     return canonical_of(Decimal((int(kind == _BELOW_ZERO), digits, exponent)))
 
 
-def _pair(value: Any, order: Order) -> bytes:
+def _pair(value: Any, order: SortOrder) -> bytes:
     # A double within an array is written in its canonical form, not as Python spells it.
     written = canonical.encode(value).translate(_UP)
     return _TYPED + _by_type(value, order) + written + b"\0" + _LENGTH.pack(len(written))
 
 
-def _by_type(value: Any, order: Order) -> bytes:
+def _by_type(value: Any, order: SortOrder) -> bytes:
     match order:
         case "":
             return _ascending(value)
@@ -146,7 +146,7 @@ def _by_type(value: Any, order: Order) -> bytes:
     raise AssertionError(f"no order is {order!r}")
 
 
-def _part(value: Any, order: Order) -> bytes:
+def _part(value: Any, order: SortOrder) -> bytes:
     return _NULL if value is None else _SOME + _by_type(value, order)
 
 

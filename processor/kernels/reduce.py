@@ -55,7 +55,7 @@ from ikebana.processor.kernels.layout import (
     with_length,
     write_entries,
 )
-from ikebana.processor.kernels.order import Order, ordered, value_of
+from ikebana.processor.kernels.order import SortOrder, ordered, value_of
 from ikebana.processor.kernels.user_calls import NO_RESULT, UserState
 
 
@@ -71,7 +71,7 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
     kind: str
     field: str = ""
     limit: int = 0
-    order: Order = ""
+    order: SortOrder = ""
     is_single: bool = False
     is_distinct: bool = False
 
@@ -183,7 +183,7 @@ class _Order(NamedTuple):
 
     field: str
     descending: bool
-    of_type: Order = ""
+    of_type: SortOrder = ""
 
 
 # Each with its number; aggregates of one field may share one.

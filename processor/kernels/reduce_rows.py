@@ -45,14 +45,14 @@ from ikebana.processor.kernels.reduce import Reduced
 from ikebana.processor.kernels.user_calls import FailureError, canonical_results
 
 # Of the key and its rows with their counts, over JSON data as Python has it.
-Function = Callable[[Any, list[tuple[Any, int]]], Iterable[Any]]
+RowsFunction = Callable[[Any, list[tuple[Any, int]]], Iterable[Any]]
 
 
 def step(
     store: Store,
     updates: Collection[KeyedUpdate],
     interval: Interval,
-    function: Function,
+    function: RowsFunction,
     operator: str = "",
 ) -> Reduced:
     """Apply the updates of one interval, which may come in any order.
@@ -157,7 +157,7 @@ class _Group:
         }
 
 
-def _called(function: Function, key: bytes, group: _Group, operator: str) -> _Shown:
+def _called(function: RowsFunction, key: bytes, group: _Group, operator: str) -> _Shown:
     """The results of a key, from a call of the function."""
     if not group:
         return _NOTHING

@@ -37,7 +37,7 @@ class _Step(NamedTuple):
     to: tuple[int, ...] = ()
 
 
-Path = tuple["Path | None", int]
+MatchPath = tuple["MatchPath | None", int]
 """The variables of the rows so far: those of the rows before, and that of the last row."""
 
 
@@ -47,7 +47,9 @@ class Pattern(NamedTuple):
     variables: tuple[str, ...]
     steps: tuple[_Step, ...]
 
-    def follow(self, at: int, path: Path | None, threads: dict[int, Path | None]) -> bool:
+    def follow(
+        self, at: int, path: MatchPath | None, threads: dict[int, MatchPath | None]
+    ) -> bool:
         """Add the steps that take a row from a place on; return whether a match ends there.
 
         What is less preferred than a match, or leads to a step that another thread has, is not
@@ -72,13 +74,13 @@ class _Attempt:
 
     def __init__(self, pattern: Pattern) -> None:
         self._pattern = pattern
-        self._threads: dict[int, Path | None] = {}
-        self.match: Path | None = None
+        self._threads: dict[int, MatchPath | None] = {}
+        self.match: MatchPath | None = None
         pattern.follow(0, None, self._threads)
 
     def take(self, row: int) -> bool:
         """Read the next row; return whether no further row can change the match."""
-        threads: dict[int, Path | None] = {}
+        threads: dict[int, MatchPath | None] = {}
         for at, path in self._threads.items():
             variable = self._pattern.steps[at].variable
             assert variable is not None, "a thread waits for a row"
@@ -130,7 +132,7 @@ class Search:
         return variables
 
 
-def _variables(path: Path | None) -> Iterator[int]:
+def _variables(path: MatchPath | None) -> Iterator[int]:
     while path is not None:
         path, variable = path
         yield variable

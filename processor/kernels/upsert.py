@@ -38,7 +38,7 @@ from zlib import crc32
 
 import msgspec
 
-from ikebana.arrangements.store import PrefixStore, Store
+from ikebana.arrangements.store import EntryDict, PrefixStore, Store
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.noted import MOST
 from ikebana.processor.base.rows import (
@@ -52,14 +52,14 @@ from ikebana.processor.base.rows import (
     datum_of,
 )
 from ikebana.processor.kernels import history, upsert_waiting
-from ikebana.processor.kernels.history import Counts, Queue
+from ikebana.processor.kernels.history import EntryCounts, Queue
 from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, PartKind, StateLayout
 from ikebana.processor.kernels.upsert_waiting import (
     NOTHING_SAID,
     SPECIAL,
     Bad,
-    Plain,
-    Source,
+    MessageRank,
+    PlainUpsert,
     UpsertRow,
     UpsertValue,
     Waited,
@@ -95,7 +95,7 @@ class Sequences:
 
     def __init__(self, part: PrefixStore) -> None:
         self.outdated = 0
-        self.places: deque[Source] = deque(maxlen=MOST)
+        self.places: deque[MessageRank] = deque(maxlen=MOST)
         self._part = part
 
     def counting(self, rows: Sequence[UpsertRow]) -> list[UpsertRow]:
@@ -125,7 +125,7 @@ class Sequences:
 
 # An old image: its key, the combined upserts between the state and its message, its checksum or
 # `SOME_ROW`, and its place.
-OldImage = tuple[bytes, UpsertValue, int, Source]
+OldImage = tuple[bytes, UpsertValue, int, MessageRank]
 
 
 class Moment(NamedTuple):
@@ -213,7 +213,7 @@ def by_time(
     return _moments(rows)
 
 
-def _plain_rows(chunk: Upserts | Truncate) -> list[Plain] | None:
+def _plain_rows(chunk: Upserts | Truncate) -> list[PlainUpsert] | None:
     """The rows of a chunk in the order of their ranks, if all are plain values.
 
     Also None if a message has several rows, since these have one rank.
@@ -234,7 +234,7 @@ def _is_plain(row: UpsertRow) -> bool:
     return row.key is not None and row.before is None and row.upsert.__class__ not in SPECIAL
 
 
-def _last_of_each(rows: Sequence[Plain]) -> Upserts:
+def _last_of_each(rows: Sequence[PlainUpsert]) -> Upserts:
     """Plain rows in their order as a chunk, with only the last row of each key and time."""
     last = {(row[0], row[4]): row[5] for row in rows}
     times, keys = map(list, zip(*last, strict=True))
@@ -279,7 +279,9 @@ class _Gathering:
         # The upsert that a key starts with.
         self._first: UpsertValue = NOTHING_SAID
 
-    def add(self, key: bytes, upsert: UpsertValue, before: int | None, source: Source) -> None:
+    def add(
+        self, key: bytes, upsert: UpsertValue, before: int | None, source: MessageRank
+    ) -> None:
         """Add an upsert, with the checksum of its old image if it has one."""
         earlier = self.last.get(key, self._first)
         if before is not None:
@@ -366,9 +368,9 @@ class UpsertChanges(NamedTuple):
     updates: Columns
     errors: list[KeyedUpdate]
     drift: int = 0
-    drifted: Sequence[Source] = ()
+    drifted: Sequence[MessageRank] = ()
     outdated: int = 0
-    outdated_at: Sequence[Source] = ()
+    outdated_at: Sequence[MessageRank] = ()
 
 
 def step(store: Store, chunks: Sequence[Upserts | Truncate], interval: Interval) -> UpsertChanges:
@@ -467,7 +469,7 @@ class _Run:
         self.updates = Columns([], [], [], [])
         self.errors: list[KeyedUpdate] = []
         self.drift = 0
-        self.drifted: deque[Source] = deque(maxlen=MOST)
+        self.drifted: deque[MessageRank] = deque(maxlen=MOST)
         self._states = states
         self._columns = columns_of(self.updates)
         keys, values, times, diffs = self._columns
@@ -657,7 +659,7 @@ class UpsertArrangement:
             elif not changes or changes[-1][0] != time:
                 changes.append((time, None))
 
-    def groups(self, keys: Sequence[bytes]) -> Iterator[Iterable[tuple[bytes, Counts]]]:
+    def groups(self, keys: Sequence[bytes]) -> Iterator[Iterable[tuple[bytes, EntryCounts]]]:
         """Yield for each key, in the order asked, each datum that it has or had."""
         entries, fresh = self._entries(keys), self._fresh
         for key, value in zip(keys, read(self._store, keys), strict=True):
@@ -696,7 +698,7 @@ class UpsertArrangement:
         if since < self.upper or self._lags:
             keys |= dict.fromkeys(self._fresh)
         entries = self._entries(list(keys))
-        changes: history.Changes = {}
+        changes: EntryDict = {}
         for key in keys:
             entry, place = entries.get(key), BEFORE + key
             old, queued = (entry[1], entry[0]) if entry else ([], None)
@@ -719,9 +721,11 @@ class UpsertArrangement:
         }
 
 
-def _counted(key: bytes, changes: _Past, value: bytes | None) -> Iterator[tuple[bytes, Counts]]:
+def _counted(
+    key: bytes, changes: _Past, value: bytes | None
+) -> Iterator[tuple[bytes, EntryCounts]]:
     """All data of a key with their counts, from its value before each change."""
-    by_value: dict[bytes, Counts] = {}
+    by_value: dict[bytes, EntryCounts] = {}
     (_, old), *_ = changes
     if old is not None:
         by_value[old] = [1]

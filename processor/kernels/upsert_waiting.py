@@ -52,7 +52,7 @@ NOTHING_SAID = Bad(b"")
 
 
 # Where an upsert comes from: the rank of its topic among all, its partition and its offset.
-Source = tuple[int, int, int]
+MessageRank = tuple[int, int, int]
 
 
 class UpsertRow(NamedTuple):
@@ -149,7 +149,7 @@ class Waiting(msgspec.Struct, array_like=True):
     sequence: bytes | None = None
 
 
-Plain = tuple[int, int, int, int, bytes, bytes | None]
+PlainUpsert = tuple[int, int, int, int, bytes, bytes | None]
 """An upsert of a plain value: its rank in four numbers, its key and its value."""
 
 plain_rank = itemgetter(0, 1, 2, 3)
@@ -163,7 +163,7 @@ _BLOCK = 256
 # Several entries of one place, from shards that became one, are this byte and a list of them.
 _SEVERAL_TAG = b"s"
 _several_of = msgspec.msgpack.Decoder(list[bytes]).decode
-_block_of = msgspec.msgpack.Decoder(list[Plain]).decode
+_block_of = msgspec.msgpack.Decoder(list[PlainUpsert]).decode
 
 
 Waited = Counter[tuple[int, ...]]
@@ -188,7 +188,7 @@ def packed(time: int) -> bytes:
     return time.to_bytes(8, "big")
 
 
-def keep_plain(waiting: PrefixStore, rows: Sequence[Plain], waited: Waited) -> None:
+def keep_plain(waiting: PrefixStore, rows: Sequence[PlainUpsert], waited: Waited) -> None:
     """Store rows of different messages, sorted by their ranks, in blocks."""
     for at in range(0, len(rows), _BLOCK):
         block = rows[at : at + _BLOCK]
@@ -214,11 +214,11 @@ def _free_place(waiting: PrefixStore, rank: tuple[int, int, int, int], waited: W
 
 def take_due(
     waiting: PrefixStore, interval: Interval, waited: Waited
-) -> tuple[list[UpsertRow], list[Plain]]:
+) -> tuple[list[UpsertRow], list[PlainUpsert]]:
     """Remove the rows with times that the interval closes; return rows, and plain ones."""
     rows: list[UpsertRow] = []
-    plain: list[Plain] = []
-    left: list[list[Plain]] = []
+    plain: list[PlainUpsert] = []
+    left: list[list[PlainUpsert]] = []
     sizes: dict[bytes, int] = {}
     # Nothing waits for earlier times, but the scan would step over deleted entries.
     for place, entry in waiting.scan(b"", packed(interval.lower)):
@@ -298,7 +298,7 @@ def _divided(_: bytes, entry: bytes, shard_of: ShardOf) -> dict[int, bytes]:
 def _one_divided(entry: bytes, shard_of: ShardOf) -> dict[int, bytes]:
     if entry[:1] != _BLOCK_TAG:
         return {shard_of(_key_of(entry)): entry}
-    blocks: dict[int, list[Plain]] = {}
+    blocks: dict[int, list[PlainUpsert]] = {}
     for row in _rows_in(entry):
         blocks.setdefault(shard_of(row[4]), []).append(row)
     return {shard: _block(rows) for shard, rows in blocks.items()}
@@ -322,16 +322,16 @@ def _key_of(entry: bytes) -> bytes:
     return key
 
 
-def _rows_in(block: bytes) -> list[Plain]:
+def _rows_in(block: bytes) -> list[PlainUpsert]:
     """The rows of a block, in their order."""
     return _block_of(memoryview(block)[1:])
 
 
-def _block(rows: Sequence[Plain]) -> bytes:
+def _block(rows: Sequence[PlainUpsert]) -> bytes:
     return _BLOCK_TAG + msgspec.msgpack.encode(rows)
 
 
-def _time_of(row: Plain) -> int:
+def _time_of(row: PlainUpsert) -> int:
     return row[0]
 
 

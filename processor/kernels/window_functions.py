@@ -43,7 +43,7 @@ from ikebana.processor.kernels.layout import (
     with_length,
     write_entries,
 )
-from ikebana.processor.kernels.order import Order, ordered, value_of
+from ikebana.processor.kernels.order import SortOrder, ordered, value_of
 from ikebana.processor.kernels.row_patterns import Search, parsed
 from ikebana.processor.kernels.stretches import (
     KEY,
@@ -277,8 +277,8 @@ class Window(msgspec.Struct, frozen=True, dict=True):
     """
 
     functions: tuple[WindowFunction, ...]
-    order: Order | None
-    row: Order
+    order: SortOrder | None
+    row: SortOrder
     is_descending: bool = False
     most: int = 0
 

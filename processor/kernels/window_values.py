@@ -26,13 +26,13 @@ from ikebana.processor.kernels.aggregate_kinds import (
     not_finite,
     user_kind,
 )
-from ikebana.processor.kernels.order import Order, ordered, value_of
+from ikebana.processor.kernels.order import SortOrder, ordered, value_of
 from ikebana.processor.kernels.stretches import PartitionRow, Ranked, Stretch, Sums, in_turn
 from ikebana.processor.kernels.user_calls import UserState
 
 Unit = Literal["rows", "range", "groups"]
 # Where a frame begins or ends; `all` is the first or the last row of the partition.
-Side = Literal["all", "preceding", "current", "following"]
+FrameEdge = Literal["all", "preceding", "current", "following"]
 Exclude = Literal["", "row", "group", "ties"]
 
 
@@ -43,7 +43,7 @@ class FrameBound(msgspec.Struct, frozen=True, array_like=True):
     distance `is_of_row`, it differs from row to row, and `at` may be a number of rows or groups.
     """
 
-    side: Side
+    side: FrameEdge
     offset: int = 0
     at: str = ""
     is_of_row: bool = False
@@ -81,8 +81,8 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
         return self.is_prefix and self.is_suffix and not self.exclude
 
 
-Positions = tuple[int, int]
-Place = Callable[[PartitionRow, str], bytes]
+RowPositions = tuple[int, int]
+PlaceOfValue = Callable[[PartitionRow, str], bytes]
 """Encodes a value of the order, which is an argument of a row, as a place."""
 Distance = Callable[[PartitionRow, str], int]
 """Reads a number of rows or groups, which is an argument of a row."""
@@ -91,14 +91,14 @@ Distance = Callable[[PartitionRow, str], int]
 class Frames:
     """The frames of the rows of a partition, as long as it does not change."""
 
-    def __init__(self, rows: Ranked, place: Place, distance: Distance) -> None:
+    def __init__(self, rows: Ranked, place: PlaceOfValue, distance: Distance) -> None:
         self.rows = rows
         self.size = len(rows)
         self._place = place
         self._distance = distance
-        self._peers: tuple[bytes, Positions] | None = None
+        self._peers: tuple[bytes, RowPositions] | None = None
 
-    def peers(self, at: int, row: PartitionRow) -> Positions:
+    def peers(self, at: int, row: PartitionRow) -> RowPositions:
         """The positions of the rows that are equal in the order to the row at a position."""
         order = row.order
         if self._peers is None or self._peers[0] != order:
@@ -117,14 +117,14 @@ class Frames:
         """How many groups come before the group of the row at a position."""
         return self.rows.fold(0, self.peers(at, row)[0]).groups
 
-    def positions(self, frame: Frame, at: int, row: PartitionRow) -> Positions:
+    def positions(self, frame: Frame, at: int, row: PartitionRow) -> RowPositions:
         """The first position of the frame of a row at a position, and the one behind its last."""
         begin = 0 if frame.is_prefix else self._begin(frame, at, row)
         end = self.size if frame.is_suffix else self._end(frame, at, row)
         begin = min(max(begin, 0), self.size)
         return begin, max(begin, min(end, self.size))
 
-    def segments(self, frame: Frame, at: int, row: PartitionRow) -> list[Positions]:
+    def segments(self, frame: Frame, at: int, row: PartitionRow) -> list[RowPositions]:
         """The positions of a frame without those that it excludes."""
         begin, end = self.positions(frame, at, row)
         if not frame.exclude:
@@ -194,7 +194,7 @@ class WindowFunction(msgspec.Struct, frozen=True, array_like=True):
     ignores_nulls: bool = False
     is_distinct: bool = False
     frame: Frame = Frame()
-    order: Order = ""
+    order: SortOrder = ""
     is_single: bool = False
     pattern: str = ""
     number_by: str = ""
@@ -239,7 +239,7 @@ class SummedArgument(msgspec.Struct, frozen=True):
     argument: str
     kind: str = ""
     in_order: bool = False
-    order: Order = ""
+    order: SortOrder = ""
     is_single: bool = False
 
     def of(self, value: Any) -> Sums:
@@ -297,7 +297,7 @@ class WindowValues:
     def __init__(
         self,
         rows: Ranked,
-        place: Place,
+        place: PlaceOfValue,
         fields: Mapping[str, int],
         summed: Sequence[SummedArgument],
     ) -> None:
@@ -336,7 +336,7 @@ class WindowValues:
             return self.rows.at(position)[0].arguments[self._fields[function.argument]] or NULL
         return row.arguments[self._fields[function.default]] or NULL if function.default else NULL
 
-    def reach(self, function: WindowFunction, at: int, row: PartitionRow) -> Positions:
+    def reach(self, function: WindowFunction, at: int, row: PartitionRow) -> RowPositions:
         """The positions of all rows that decide the value at a row."""
         frames, frame, kind = self.frames, function.frame, function.kind
         if frame.is_of_row or (kind in OFFSETS and function.number_by and not function.within):
@@ -480,7 +480,7 @@ class WindowValues:
         return kind.result(sums.count, sums.totals, _no_values, function.number)
 
     def _of_values(
-        self, function: WindowFunction, kind: AggregateKind, segments: Sequence[Positions]
+        self, function: WindowFunction, kind: AggregateKind, segments: Sequence[RowPositions]
     ) -> Any:
         """The result of an aggregate over all values in a frame, or over each distinct one."""
         places = self._places(function, kind, segments)
@@ -506,7 +506,7 @@ class WindowValues:
             return kind.beyond(sums.count, *sums.beyond)
         return kind.result(sums.count, sums.totals, first, function.number)
 
-    def _folded(self, frame: Frame, segments: Sequence[Positions]) -> Stretch:
+    def _folded(self, frame: Frame, segments: Sequence[RowPositions]) -> Stretch:
         """The sums of the rows of segments; those of a frame are derived from one near it."""
         if len(segments) != 1:
             return in_turn([self.rows.fold(*each) for each in segments], self.rows.fold(0, 0))
@@ -535,7 +535,7 @@ class WindowValues:
             begin += copies
 
     def _places(
-        self, function: WindowFunction, kind: AggregateKind, segments: Sequence[Positions]
+        self, function: WindowFunction, kind: AggregateKind, segments: Sequence[RowPositions]
     ) -> list[bytes]:
         """The values of rows in segments, as bytes in their order."""
         field = self._fields[function.argument]
@@ -580,7 +580,7 @@ class InOwnOrder:
         self.at = bisect_left(places, (of_row, at))
         self._of_row = of_row
 
-    def peers(self, _: int, __: PartitionRow) -> Positions:
+    def peers(self, _: int, __: PartitionRow) -> RowPositions:
         """Where the rows that are equal in this order to the row of the call begin and end."""
         # A position is neither below zero nor infinite.
         return bisect_left(self.places, (self._of_row, -1)), bisect_left(
@@ -592,18 +592,18 @@ class InOwnOrder:
         return len({place for place, _ in self.places[: self.peers(at, row)[0]]})
 
 
-Standing = Frames | InOwnOrder
+FrameValues = Frames | InOwnOrder
 
 
-def _percent(of: Standing, _: int, at: int, row: PartitionRow) -> float:
+def _percent(of: FrameValues, _: int, at: int, row: PartitionRow) -> float:
     return of.peers(at, row)[0] / (of.size - 1) if of.size > 1 else 0
 
 
-def _cumulated(of: Standing, _: int, at: int, row: PartitionRow) -> float:
+def _cumulated(of: FrameValues, _: int, at: int, row: PartitionRow) -> float:
     return of.peers(at, row)[1] / of.size if of.size else 0
 
 
-def _tile(of: Standing, number: int, at: int, _: PartitionRow) -> int | None:
+def _tile(of: FrameValues, number: int, at: int, _: PartitionRow) -> int | None:
     """Which of `number` groups a row is in; the first groups may have one row more."""
     if not of.size:
         return None
@@ -616,7 +616,7 @@ def _tile(of: Standing, number: int, at: int, _: PartitionRow) -> int | None:
     return 1 + large + (at - in_large) // small
 
 
-_RANKS: Mapping[str, Callable[[Standing, int, int, PartitionRow], float | None]] = {
+_RANKS: Mapping[str, Callable[[FrameValues, int, int, PartitionRow], float | None]] = {
     "row_number": lambda _, __, at, ___: at + 1,
     "rank": lambda of, _, at, row: of.peers(at, row)[0] + 1,
     "dense_rank": lambda of, _, at, row: of.groups_before(at, row) + 1,

@@ -23,7 +23,7 @@ from ikebana.processor.linear.sql_functions import (
 )
 from ikebana.processor.linear.syntax import TOO_DEEP, Node, remedy, tokens
 
-Tables = Mapping[str, Mapping[str, str]]
+TableTypes = Mapping[str, Mapping[str, str]]
 """The types of columns, by the tables' names."""
 
 
@@ -72,7 +72,9 @@ def query_tree(text: str) -> Node:
     return node
 
 
-def bound(text: str, tables: Tables, functions: Mapping[str, str] = {}) -> list[tuple[str, str]]:
+def bound(
+    text: str, tables: TableTypes, functions: Mapping[str, str] = {}
+) -> list[tuple[str, str]]:
     """The columns of a query over tables, with their types.
 
     `functions` has further functions without arguments, with the types of their results.
@@ -178,7 +180,7 @@ def common_type(kinds: Iterable[str]) -> str:
     return str(kind)
 
 
-def _without_names(problem: str, error: str, tables: Tables) -> str:
+def _without_names(problem: str, error: str, tables: TableTypes) -> str:
     """The problem, with the existing names if it is a missing name."""
     if (column := _NO_COLUMN.search(problem)) is not None:
         name, of = column["name"] or column["own"], column["table"]

@@ -24,7 +24,7 @@ from ikebana.processor.linear.json_text import BLOB, JSON, compares_as_data, has
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope, is_ours
 from ikebana.processor.linear.steps import AnyStep, Negate, Sql
 from ikebana.processor.linear.syntax import Node, tree
-from ikebana.processor.linear.typed_json import Column
+from ikebana.processor.linear.typed_json import JsonColumn
 
 try:
     from ikebana.compiled._picking import are_numbers, objects
@@ -39,7 +39,7 @@ _TYPED_NULL = re.compile(r"CAST\(NULL AS (?P<type>.+)\)")
 _names_of = msgspec.json.Decoder(dict[str, int]).decode
 
 # Writes the text of each row of columns.
-_Written = Callable[[Sequence[Column]], list[bytes]]
+_Written = Callable[[Sequence[JsonColumn]], list[bytes]]
 
 
 class Picked(NamedTuple):
@@ -89,7 +89,7 @@ class Picking:
         self._key = None if picked.key is None else _written(picked.key)
         self._value = None if picked.value is None else _object(picked.value)
 
-    def pick(self, columns: Sequence[Column]) -> tuple[list[bytes] | None, list[bytes] | None]:
+    def pick(self, columns: Sequence[JsonColumn]) -> tuple[list[bytes] | None, list[bytes] | None]:
         """The keys and the values; None if nothing is picked for them."""
         texts = [
             [_NULL if text is None else text for text in column] if None in column else column
@@ -97,7 +97,7 @@ class Picking:
         ]
         return self._key and self._key(texts), self._value and self._value(texts)
 
-    def takes(self, columns: Sequence[Column]) -> bool:
+    def takes(self, columns: Sequence[JsonColumn]) -> bool:
         """Whether all texts of the columns may stay unchanged."""
         return all(map(_stays, self._kinds, columns))
 
@@ -261,7 +261,7 @@ def _is_plain(kind: str) -> bool:
     return is_plain and has_json_form(of) and str(of) == kind
 
 
-def _stays(kind: str, column: Column) -> bool:
+def _stays(kind: str, column: JsonColumn) -> bool:
     if kind == JSON:
         return True
     if are_numbers is not None and kind != _TEXT:
@@ -316,7 +316,7 @@ def _object(parts: Mapping[str, int | None]) -> _Written:
 
     template = b"%b".join(head.replace(b"%", b"%%") for head in heads)
 
-    def rows(columns: Sequence[Column]) -> Iterator[tuple[Any, ...]]:
+    def rows(columns: Sequence[JsonColumn]) -> Iterator[tuple[Any, ...]]:
         return zip(*(columns[number] for number in numbers), strict=True)
 
     return lambda columns: [template % row for row in rows(columns)]

@@ -48,7 +48,7 @@ from ikebana.processor.linear.nest import (
 from ikebana.processor.linear.picking import picked, picking
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope, StepError
 from ikebana.processor.linear.steps import Negate, Sql
-from ikebana.processor.linear.typed_json import Column, column_of
+from ikebana.processor.linear.typed_json import JsonColumn, column_of
 
 _LONGEST_WRITTEN = 300
 
@@ -169,9 +169,9 @@ try:
 except ImportError:
     fields_of = None  # type: ignore[assignment]
 
-Texts = Sequence[Column]
+JsonColumns = Sequence[JsonColumn]
 # From names of fields to their columns.
-Columns = Callable[[tuple[str, ...]], Texts]
+ColumnsByName = Callable[[tuple[str, ...]], JsonColumns]
 
 _MOST_REASONS = 1_000
 # Errors that no data can cause.
@@ -260,13 +260,13 @@ class Query:
         return self._outcome(len(keys), {KEY: keys, VALUE: values}, texts, whose)
 
     def outcome_of(
-        self, count: int, columns: Columns, *, whose: str = ""
+        self, count: int, columns: ColumnsByName, *, whose: str = ""
     ) -> tuple[Results, list[FailedDatum]]:
         """Like `outcome`, for rows that have fields alone; `columns` returns their JSON texts."""
         return self._outcome(count, {}, columns(self._of.fields), whose)
 
     def _outcome(
-        self, count: int, wholes: Mapping[str, Column], texts: Texts, whose: str
+        self, count: int, wholes: Mapping[str, JsonColumn], texts: JsonColumns, whose: str
     ) -> tuple[Results, list[FailedDatum]]:
         if not count:
             return Results([], None, None, None, None, None), []
@@ -289,7 +289,7 @@ class Query:
         )
 
     def _together(
-        self, count: int, columns: Mapping[str, Column]
+        self, count: int, columns: Mapping[str, JsonColumn]
     ) -> tuple[Results, list[FailedDatum]]:
         form = self._typed
         if (table := _table(form.schema, count, columns)) is None:
@@ -446,7 +446,7 @@ def _canonical(
     return result
 
 
-def field_texts(fields: tuple[str, ...], values: Sequence[bytes]) -> Texts:
+def field_texts(fields: tuple[str, ...], values: Sequence[bytes]) -> JsonColumns:
     """The JSON texts of fields of values, column by column; only an object has fields."""
     if fields_of is not None and (names := _plain_names(fields)) is not None:
         compiled_texts = fields_of(names, [*values], data=False)
@@ -456,7 +456,7 @@ def field_texts(fields: tuple[str, ...], values: Sequence[bytes]) -> Texts:
     return _field_decoder(fields)(b"[" + b",".join(objects) + b"]")
 
 
-def _table(schema: pa.Schema, count: int, columns: Mapping[str, Column]) -> pa.Table | None:
+def _table(schema: pa.Schema, count: int, columns: Mapping[str, JsonColumn]) -> pa.Table | None:
     """The table of these columns; None if a text lacks the usual form of its column's type."""
     arrays = [pa.array(range(count), pa.int32())]
     for name, kind in zip(schema.names[1:], schema.types[1:], strict=True):
@@ -478,14 +478,14 @@ def _text_in(column: pa.ChunkedArray) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
 
 
-def _table_of_texts(schema: pa.Schema, count: int, columns: Mapping[str, Column]) -> pa.Table:
+def _table_of_texts(schema: pa.Schema, count: int, columns: Mapping[str, JsonColumn]) -> pa.Table:
     """The table of a statement that casts texts; any text is allowed."""
     table = _table(schema, count, columns)
     assert table is not None, "a text that is no text"
     return table
 
 
-def data_field_texts(fields: tuple[str, ...], data: Sequence[bytes | None]) -> Texts:
+def data_field_texts(fields: tuple[str, ...], data: Sequence[bytes | None]) -> JsonColumns:
     """The JSON texts of fields of data's values; None has nulls only."""
     if fields_of is not None and (names := _plain_names(fields)) is not None:
         compiled_texts = fields_of(names, [*data], data=True)
@@ -504,7 +504,7 @@ def _plain_names(fields: tuple[str, ...]) -> tuple[bytes, ...] | None:
 
 
 @functools.lru_cache(maxsize=512)
-def _field_decoder(fields: tuple[str, ...]) -> Callable[[bytes], Texts]:
+def _field_decoder(fields: tuple[str, ...]) -> Callable[[bytes], JsonColumns]:
     """A decoder of an array of objects into columns of the JSON texts of their fields."""
     if any(name != msgspec.json.encode(name).decode()[1:-1] for name in fields):
         return functools.partial(_by_name, fields)
@@ -517,14 +517,14 @@ def _field_decoder(fields: tuple[str, ...]) -> Callable[[bytes], Texts]:
     decode = msgspec.json.Decoder(list[struct]).decode  # type: ignore[valid-type]
     get = [operator.attrgetter(name) for name in names]
 
-    def texts(array: bytes) -> Texts:
+    def texts(array: bytes) -> JsonColumns:
         objects = decode(array)
         return [_texts_of(list(map(field, objects))) for field in get]
 
     return texts
 
 
-def _texts_of(raws: Sequence[msgspec.Raw | msgspec.UnsetType]) -> Column:
+def _texts_of(raws: Sequence[msgspec.Raw | msgspec.UnsetType]) -> JsonColumn:
     try:
         texts: list[bytes | None] = list(map(bytes, raws))  # type: ignore[arg-type]
     except TypeError:
@@ -537,7 +537,7 @@ _NULL = b"null"
 _objects = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 
 
-def _by_name(fields: tuple[str, ...], array: bytes) -> Texts:
+def _by_name(fields: tuple[str, ...], array: bytes) -> JsonColumns:
     """Decode fields that a struct cannot: names with quotes or control characters."""
     objects = _objects(array)
     return [

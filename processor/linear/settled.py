@@ -1,8 +1,8 @@
 """Normalise the fields of plan values: collections become tuples, one text becomes a tuple.
 
 Python takes a text for a sequence of its letters.  So arguments with names, conditions or other
-texts have the type `Texts`, and are read by `texts`; fields of plan values are converted by their
-types.
+texts have the type `TextOrTexts`, and are read by `texts`; fields of plan values are converted by
+their types.
 """
 
 import functools
@@ -16,12 +16,12 @@ import msgspec
 
 from ikebana.errors import ConfigError
 
-Texts = str | Sequence[str]
+TextOrTexts = str | Sequence[str]
 """One text, such as a column's name, or several."""
 _MANY = tuple[str, ...]
 
 
-def texts(several: Texts | Iterable[str], what: str) -> tuple[str, ...]:
+def texts(several: TextOrTexts | Iterable[str], what: str) -> tuple[str, ...]:
     """Texts as a tuple; a single text becomes a tuple of one, never its letters.
 
     `what` names the argument in errors.
@@ -42,7 +42,7 @@ def texts(several: Texts | Iterable[str], what: str) -> tuple[str, ...]:
     return read
 
 
-def keys(several: Texts | Sequence[Texts], what: str) -> tuple[tuple[str, ...], ...]:
+def keys(several: TextOrTexts | Sequence[TextOrTexts], what: str) -> tuple[tuple[str, ...], ...]:
     """Lists of columns: a column, a list of them, or a list of such lists.
 
     >>> keys("id", "unique"), keys(["a", "b"], "unique"), keys([["a", "b"], "c"], "unique")

@@ -12,7 +12,7 @@ from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.settled import settle
 
 # The kinds of Python steps, functions of data = (key, value).
-Kind = Literal["map", "filter", "flat_map", "explode", "join_function"]
+CallKind = Literal["map", "filter", "flat_map", "explode", "join_function"]
 
 
 class Sql(msgspec.Struct, frozen=True, tag="sql"):
@@ -51,7 +51,7 @@ class Call(msgspec.Struct, frozen=True, tag="call"):
     later, and a hold after the step keeps them until then.
     """
 
-    kind: Kind
+    kind: CallKind
     function: Any
     moves_time: bool = False
 
@@ -78,7 +78,7 @@ Step = Sql | Call | Negate
 # The steps of users, and the one that the planner appends.
 AnyStep = Step | Arrange
 
-Function = Callable[..., Any] | str
+StepFunction = Callable[..., Any] | str
 
 
 def where(*conditions: str) -> Sql:
@@ -135,7 +135,7 @@ def valid_between(lower: str | None, upper: str | None) -> Sql:
     return Sql(valid_from=lower, valid_until=upper)
 
 
-def map_(function: Function) -> Call:
+def map_(function: StepFunction) -> Call:
     """Replace each datum by `function(data)`; data are pairs (key, value).
 
     >>> map_("shop:renamed").function
@@ -144,7 +144,7 @@ def map_(function: Function) -> Call:
     return Call("map", function)
 
 
-def filter_(function: Function) -> Call:
+def filter_(function: StepFunction) -> Call:
     """Keep the data for which `function(data)` is true.
 
     >>> filter_("shop:is_large").kind
@@ -153,7 +153,7 @@ def filter_(function: Function) -> Call:
     return Call("filter", function)
 
 
-def flat_map(function: Function) -> Call:
+def flat_map(function: StepFunction) -> Call:
     """Replace each datum by all that `function(data)` yields.
 
     >>> flat_map("shop:lines").kind
@@ -162,7 +162,7 @@ def flat_map(function: Function) -> Call:
     return Call("flat_map", function)
 
 
-def explode(function: Function) -> Call:
+def explode(function: StepFunction) -> Call:
     """Replace each datum by the `(data, diff)` that `function(data)` yields.
 
     The diffs multiply that of the update; they may be zero or negative.
@@ -173,7 +173,7 @@ def explode(function: Function) -> Call:
     return Call("explode", function)
 
 
-def join_function(function: Function, *, moves_time: bool = True) -> Call:
+def join_function(function: StepFunction, *, moves_time: bool = True) -> Call:
     """Replace each datum by the `(data, time, diff)` that `function(data)` yields.
 
     The result has the later of this time and the update's own (None is the latter), and the

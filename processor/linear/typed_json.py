@@ -327,7 +327,7 @@ def reads(text: str, kind: str) -> bool:
 
 
 # JSON texts of a column; None is null or absent.
-Column = Sequence[bytes | None]
+JsonColumn = Sequence[bytes | None]
 
 TEXT = pa.string()
 _JSON = pa.json_(pa.string())
@@ -365,26 +365,26 @@ def type_of_whole(kind: str) -> pa.DataType:
     return pa.binary() if kind == BLOB else _JSON
 
 
-def column_of(column: Column, kind: pa.DataType) -> pa.Array | None:
+def column_of(column: JsonColumn, kind: pa.DataType) -> pa.Array | None:
     """A column of a type; None if a text lacks the usual form of that type."""
     return _MAKERS.get(kind, _numbers)(column, kind)
 
 
-def _binary(column: Column, kind: pa.DataType) -> pa.Array:
+def _binary(column: JsonColumn, kind: pa.DataType) -> pa.Array:
     return pa.array(column, kind)
 
 
-def _texts(column: Column, kind: pa.DataType = TEXT) -> pa.Array:
+def _texts(column: JsonColumn, kind: pa.DataType = TEXT) -> pa.Array:
     # A view suffices: JSON that has been decoded once is UTF-8.
     return pa.array(column, pa.binary()).view(kind)
 
 
-def _json(column: Column, kind: pa.DataType) -> pa.Array:
+def _json(column: JsonColumn, kind: pa.DataType) -> pa.Array:
     # DuckDB does not parse texts again that are marked as JSON.
     return pa.ExtensionArray.from_storage(kind, _texts(column))
 
 
-def _booleans(column: Column, kind: pa.DataType) -> pa.Array | None:
+def _booleans(column: JsonColumn, kind: pa.DataType) -> pa.Array | None:
     texts = _texts(column)
     is_true = pc.equal(texts, "true")
     if pc.all(pc.or_(is_true, pc.equal(texts, "false"))).as_py() is False:
@@ -392,7 +392,7 @@ def _booleans(column: Column, kind: pa.DataType) -> pa.Array | None:
     return is_true
 
 
-def _numbers(column: Column, kind: pa.DataType) -> pa.Array | None:
+def _numbers(column: JsonColumn, kind: pa.DataType) -> pa.Array | None:
     texts = _texts(column)
     if pa.types.is_decimal(kind) and not _fits_decimals(texts, kind.scale):
         return None
@@ -413,7 +413,7 @@ def _fits_decimals(texts: pa.Array, scale: int) -> bool:
     return longest + scale <= _MOST_DIGITS and not exponents
 
 
-def _strings(column: Column, kind: pa.DataType) -> pa.Array | None:
+def _strings(column: JsonColumn, kind: pa.DataType) -> pa.Array | None:
     joined = b"[" + b",".join([b"null" if text is None else text for text in column]) + b"]"
     # SQL treats such a character differently.
     if b"\\u0000" in joined:
@@ -425,7 +425,7 @@ def _strings(column: Column, kind: pa.DataType) -> pa.Array | None:
 
 
 _decoded = msgspec.json.Decoder(list[str | None]).decode
-_MAKERS: dict[pa.DataType, Callable[[Column, pa.DataType], pa.Array | None]] = {
+_MAKERS: dict[pa.DataType, Callable[[JsonColumn, pa.DataType], pa.Array | None]] = {
     pa.binary(): _binary,
     TEXT: _texts,
     _JSON: _json,

@@ -17,7 +17,7 @@ import msgspec
 from ikebana.codecs.sql_type import Array, Decimal, Enum, List, Map, SqlType, Struct, type_of
 from ikebana.processor.base.texts import hint
 from ikebana.processor.kernels.aggregate_kinds import KINDS, user_kind
-from ikebana.processor.kernels.order import Order
+from ikebana.processor.kernels.order import SortOrder
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.user_calls import field_of
 from ikebana.processor.linear.functions import FunctionError
@@ -271,7 +271,7 @@ class NoOrderError(Exception):
     """The values of a type cannot be ordered as SQL orders them."""
 
 
-def order_of(kind: str) -> Order:
+def order_of(kind: str) -> SortOrder:
     """The order of a type's values; "" if SQL orders them as JSON.
 
     >>> order_of("BIGINT"), order_of("DATE[]")
@@ -282,7 +282,7 @@ def order_of(kind: str) -> Order:
     return _order(type_of(kind))
 
 
-def _order(kind: SqlType) -> Order:
+def _order(kind: SqlType) -> SortOrder:
     name = str(kind)
     if name in ("DOUBLE", "FLOAT"):
         return "double"

@@ -34,13 +34,13 @@ from ikebana.processor.planning.plan import (
     Operator,
     Output,
     Plan,
+    PlanProblem,
     Reduce,
     Unread,
     WindowFunctions,
 )
 from ikebana.processor.planning.relations import NOTHING, Keyed, Relation
 
-Problem = tuple[str, str]
 _UNKNOWN = Relation(unknown())
 # These types are unknown, or tables of other programs have no values of them.
 _WITHOUT_VALUES = {JSON, NULL, Scalar("INTERVAL"), Scalar("VARIANT"), Scalar(UNKNOWN)}
@@ -63,7 +63,7 @@ class Catalog:
         counted = Counter(operator.name for operator in self._listed)
         self.operators = {o.name: o for o in self._listed if counted[o.name] == 1}
         self._unread = unread
-        self.faults: list[Problem] = []
+        self.faults: list[PlanProblem] = []
         """The problems that have been found so far, as (path of the part, problem)."""
         self._relations: dict[str, Relation] = {}
         # The collections that have a problem, or read one with a problem.
@@ -75,7 +75,7 @@ class Catalog:
         self._windows: dict[str, Window] = {}
         self._keyed: dict[str, Keyed] = {}
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[PlanProblem]:
         """All problems of the operators.
 
         They are computed each time: a missing module of functions may exist the next time.

@@ -93,7 +93,7 @@ def of_outputs(ended: Iterable[str]) -> frozenset[str]:
 
 
 # The old plan (-1) or the new one (1): the sign with which contents count in the difference.
-Side = Literal[-1, 1]
+PlanSign = Literal[-1, 1]
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Edit:
     removed: frozenset[str]
 
     @property
-    def sides(self) -> tuple[tuple[Plan, Side], tuple[Plan, Side]]:
+    def sides(self) -> tuple[tuple[Plan, PlanSign], tuple[Plan, PlanSign]]:
         """Both plans, with the signs with which they count."""
         return (self.before, -1), (self.after, 1)
 
@@ -294,11 +294,11 @@ class Edit:
         roots = {root for root in self.scanned if root not in self.joins_before}
         return frozenset(roots - self.gone)
 
-    def goes(self, branch: Branch, sign: Side) -> bool:
+    def goes(self, branch: Branch, sign: PlanSign) -> bool:
         """Whether any output or operator takes the results of a branch of a side."""
         return bool(self.shown_by(branch, sign) or (sign > 0 and self.taken_from(branch)))
 
-    def shown_by(self, branch: Branch, sign: Side) -> list[str]:
+    def shown_by(self, branch: Branch, sign: PlanSign) -> list[str]:
         """List the outputs that take the results of a branch of a side.
 
         An output of a concatenation of a collection with itself is named twice.

@@ -19,7 +19,7 @@ from ikebana.processor.planning.plan import Input, Operator, Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class GraphNode:
     """A collection, with the operator that makes it and the collections that this reads."""
 
     name: str
@@ -64,14 +64,14 @@ class Graph:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        nodes: dict[str, Node] = {}
+        nodes: dict[str, GraphNode] = {}
         for operator in plan.operators:
             nodes.setdefault(operator.name, node_of(operator))
         for source in plan.inputs:
             if source.is_collection:
-                node = Node(source.name, None, None, input=source.name)
+                node = GraphNode(source.name, None, None, input=source.name)
                 nodes.setdefault(source.name, node)
-        self.nodes: Mapping[str, Node] = nodes
+        self.nodes: Mapping[str, GraphNode] = nodes
         self._ways: dict[str, tuple[Way, ...]] = {}
 
     @functools.cached_property
@@ -90,17 +90,17 @@ class Graph:
         return frozenset(source for node in readers for source in node.sources)
 
     @functools.cached_property
-    def makers_of_keys(self) -> tuple[Node, ...]:
+    def makers_of_keys(self) -> tuple[GraphNode, ...]:
         """The operators that make the key of each row that they read, in the order of the plan."""
         return tuple(n for n in self.nodes.values() if n.kind is not None and n.kind.makes_key)
 
-    def _by_kind(self) -> list[Node]:
+    def _by_kind(self) -> list[GraphNode]:
         """The nodes of operators, kind by kind; within a kind in the order of the plan."""
         # Both joins belong to one kind.
         kinds = dict.fromkeys(type(kind) for kind in KINDS.values())
         return [n for kind in kinds for n in self.nodes.values() if type(n.kind) is kind]
 
-    def _in_order(self) -> list[Node]:
+    def _in_order(self) -> list[GraphNode]:
         keyed = {node.name: node for node in self._by_kind() if node.is_keyed}
         reads = {
             name: [
@@ -173,11 +173,11 @@ def graph_of(plan: Plan) -> Graph:
     return Graph(plan)
 
 
-def node_of(operator: Operator) -> Node:
+def node_of(operator: Operator) -> GraphNode:
     """The node of an operator."""
     kind = kind_of(operator)
     sources = kind.sources(operator)
     single = kind.single_valued(operator)
     if kind.reads_rows:
-        return Node(operator.name, operator, kind, (), sources[0], single)
-    return Node(operator.name, operator, kind, sources, None, single)
+        return GraphNode(operator.name, operator, kind, (), sources[0], single)
+    return GraphNode(operator.name, operator, kind, sources, None, single)

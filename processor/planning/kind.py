@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ikebana.arrangements.store import PrefixStore
 from ikebana.arrangements.update import Interval
-from ikebana.processor.base.noted import Kind
+from ikebana.processor.base.noted import NotedKind
 from ikebana.processor.base.rows import KeyedUpdate, Truncate, Upserts
 from ikebana.processor.base.texts import instead
 from ikebana.processor.kernels.layout import PartKind
@@ -22,11 +22,18 @@ from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.joins.binding import Examined
 from ikebana.processor.planning.joins.query import Join
-from ikebana.processor.planning.plan import Input, Loop, Operator, Reduce, Unread, WindowFunctions
+from ikebana.processor.planning.plan import (
+    Input,
+    Loop,
+    Operator,
+    PlanProblem,
+    Reduce,
+    Unread,
+    WindowFunctions,
+)
 from ikebana.processor.planning.relations import NOTHING, Keyed, Keys, Relation
 
 O_contra = TypeVar("O_contra", contravariant=True)
-Problem = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,7 @@ class Relations(Protocol):
         """The catalog of the collections within a loop."""
         ...
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[PlanProblem]:
         """All problems of the operators."""
         ...
 
@@ -120,7 +127,7 @@ class OperatorBatch(Protocol):
         """Emit updates of the operator's collection, and of error records."""
         ...
 
-    def count(self, kind: Kind, count: int, places: Iterable[tuple[int, int, int]]) -> None:
+    def count(self, kind: NotedKind, count: int, places: Iterable[tuple[int, int, int]]) -> None:
         """Count records of a kind, such as those with old images that differ from the state.
 
         The last of them lie at `places`: the rank of the topic among those of the input, partition
@@ -142,12 +149,12 @@ class Around:
         self._collections = [operator.name for operator in operators]
         self._collections += [name for name, i in self.inputs.items() if i.is_collection]
 
-    def missing_input(self, path: str, name: str) -> Iterator[Problem]:
+    def missing_input(self, path: str, name: str) -> Iterator[PlanProblem]:
         """Report that an input is missing, unless it may be in a part that was not read."""
         if not self.unread.may_have("inputs", name):
             yield path, f"there is no input {name!r}{instead(name, self.inputs)}"
 
-    def missing_collection(self, path: str, source: str) -> Iterator[Problem]:
+    def missing_collection(self, path: str, source: str) -> Iterator[PlanProblem]:
         """Report that a collection is missing, unless it may be in a part that was not read."""
         unread = self.unread
         if source in self._collections or unread.may_have("operators", source):
@@ -229,7 +236,7 @@ class OperatorKind(Generic[O_contra]):
         """Whether its collection has at most one value for each key."""
         return False
 
-    def problems(self, operator: O_contra, around: Around) -> Iterator[Problem]:
+    def problems(self, operator: O_contra, around: Around) -> Iterator[PlanProblem]:
         """Its problems apart from SQL: names, references, functions."""
         raise NotImplementedError
 

@@ -46,7 +46,6 @@ from ikebana.processor.planning.kind import (
     Around,
     OperatorBatch,
     OperatorKind,
-    Problem,
     Relations,
 )
 from ikebana.processor.planning.loops import loop_problems
@@ -55,6 +54,7 @@ from ikebana.processor.planning.plan import (
     Concat,
     Linear,
     Operator,
+    PlanProblem,
     Reduce,
     StateMachine,
     Upsert,
@@ -87,7 +87,7 @@ class UpsertKind(OperatorKind[Upsert]):
     def single_valued(self, operator: Upsert) -> bool:
         return True
 
-    def problems(self, operator: Upsert, around: Around) -> Iterator[Problem]:
+    def problems(self, operator: Upsert, around: Around) -> Iterator[PlanProblem]:
         path, name, readers = f"operators.{operator.name}.upsert", operator.input, around.readers
         if name not in around.inputs:
             yield from around.missing_input(path, name)
@@ -126,7 +126,7 @@ class StateMachineKind(OperatorKind[StateMachine]):
     def sources(self, operator: StateMachine) -> tuple[str, ...]:
         return (operator.input,)
 
-    def problems(self, operator: StateMachine, around: Around) -> Iterator[Problem]:
+    def problems(self, operator: StateMachine, around: Around) -> Iterator[PlanProblem]:
         path, name, readers = f"operators.{operator.name}", operator.input, around.readers
         place = f"{path}.state_machine"
         source = around.inputs.get(name)
@@ -212,7 +212,7 @@ class LinearKind(OperatorKind[Linear]):
     def steps(self, operator: Linear) -> tuple[Named, ...]:
         return tuple((operator.name, step) for step in operator.steps)
 
-    def problems(self, operator: Linear, around: Around) -> Iterator[Problem]:
+    def problems(self, operator: Linear, around: Around) -> Iterator[PlanProblem]:
         path = f"operators.{operator.name}.linear"
         yield from around.missing_collection(path, operator.source)
 
@@ -250,7 +250,7 @@ class ConcatKind(OperatorKind[Concat]):
     def with_sources(self, operator: Concat, named: Callable[[str], str]) -> Concat:
         return msgspec.structs.replace(operator, sources=tuple(map(named, operator.sources)))
 
-    def problems(self, operator: Concat, around: Around) -> Iterator[Problem]:
+    def problems(self, operator: Concat, around: Around) -> Iterator[PlanProblem]:
         path = f"operators.{operator.name}.concat"
         if not operator.sources:
             yield path, "at least one operator is needed"
@@ -321,7 +321,7 @@ class ReduceKind(OperatorKind[Reduce]):
         # A function or a loop may give several values.
         return operator.is_of_aggregates
 
-    def problems(self, operator: Reduce, around: Around) -> Iterator[Problem]:
+    def problems(self, operator: Reduce, around: Around) -> Iterator[PlanProblem]:
         path = f"operators.{operator.name}"
         yield from around.missing_collection(f"{path}.reduce", operator.source)
         of_aggregates = f"{path}.aggregates"
@@ -438,7 +438,7 @@ class WindowFunctionsKind(OperatorKind[WindowFunctions]):
     def before(self, operator: WindowFunctions) -> Sql:
         return _split(operator).step
 
-    def problems(self, operator: WindowFunctions, around: Around) -> Iterator[Problem]:
+    def problems(self, operator: WindowFunctions, around: Around) -> Iterator[PlanProblem]:
         path = f"operators.{operator.name}.window_functions"
         yield from around.missing_collection(path, operator.source)
 
@@ -577,7 +577,7 @@ class JoinKind(OperatorKind[Join]):
     def with_sources(self, operator: Join, named: Callable[[str], str]) -> Join:
         return operator.with_relations(named)
 
-    def problems(self, operator: Join, around: Around) -> Iterator[Problem]:
+    def problems(self, operator: Join, around: Around) -> Iterator[PlanProblem]:
         for each in operator.inputs:
             path = f"operators.{operator.name}.{section_of(operator)}.{each.alias}"
             yield from around.missing_collection(path, each.relation)

@@ -14,14 +14,14 @@ from ikebana.processor.kernels import reduce
 from ikebana.processor.kernels.loop import (
     GroupNode,
     JoinNode,
+    LoopNode,
+    LoopUpdates,
     MapNode,
-    Node,
     NodeLookup,
     Pass,
     Program,
     Steps,
     SumNode,
-    Updates,
 )
 from ikebana.processor.linear.chain import chain
 from ikebana.processor.linear.json_text import JSON, quoted
@@ -121,7 +121,7 @@ class _Planning:
     def __init__(self, name: str, loop: Loop, catalog: Relations) -> None:
         self._name, self._loop, self._catalog = name, loop, catalog
         self._numbers = {each.name: at for at, each in enumerate(collections(loop))}
-        self._nodes: list[Node] = []
+        self._nodes: list[LoopNode] = []
         self._readers = Counter(each.source for each in loop.variables)
         for operator in loop.body:
             self._readers.update(_sources(operator))
@@ -147,7 +147,7 @@ class _Planning:
         variables = tuple(self._numbers[each.source] for each in loop.variables)
         return Program(len(loop.sources), variables, tuple(self._nodes), loop.rounds)
 
-    def _node(self, operator: Operator, behind: Linear | None) -> Node:
+    def _node(self, operator: Operator, behind: Linear | None) -> LoopNode:
         match operator:
             case Linear():
                 (source,) = self._inputs(operator)
@@ -173,7 +173,7 @@ class _Planning:
             return _as_they_are
         fused = chain(named, frozen(scope))
 
-        def passed(updates: Updates) -> Pass:
+        def passed(updates: LoopUpdates) -> Pass:
             result = fused.apply(updates)
             return Pass(result.updates, result.errors)
 
@@ -182,7 +182,7 @@ class _Planning:
     def _reduction(self, operator: Reduce, behind: Linear | None) -> GroupNode:
         name, aggregates = self._name, self._catalog.aggregates(operator)
 
-        def results(updates: Updates) -> Pass:
+        def results(updates: LoopUpdates) -> Pass:
             until = max(update.time for update in updates) + 1
             reduced = reduce.step(MemoryStore(), updates, Interval(0, until), aggregates, name)
             return Pass(*reduced)
@@ -262,5 +262,5 @@ def _sources(operator: Operator) -> tuple[str, ...]:
             return ()
 
 
-def _as_they_are(updates: Updates) -> Pass:
+def _as_they_are(updates: LoopUpdates) -> Pass:
     return Pass(updates, ())

@@ -19,9 +19,18 @@ from ikebana.processor.linear.syntax import called
 from ikebana.processor.planning.catalog import Catalog, catalog_of
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin
-from ikebana.processor.planning.kind import Problem, Way
+from ikebana.processor.planning.kind import Way
 from ikebana.processor.planning.kinds import kind_of
-from ikebana.processor.planning.plan import Concat, Input, Linear, Output, Plan, Reduce, Upsert
+from ikebana.processor.planning.plan import (
+    Concat,
+    Input,
+    Linear,
+    Output,
+    Plan,
+    PlanProblem,
+    Reduce,
+    Upsert,
+)
 from ikebana.processor.planning.relations import made_of
 
 
@@ -135,7 +144,7 @@ def _columns(scope: Scope) -> Iterator[tuple[str, SqlType]]:
             yield name, type_of(kind)
 
 
-def problems_of_types(plan: Plan, output: Output, catalog: Catalog) -> Iterator[Problem]:
+def problems_of_types(plan: Plan, output: Output, catalog: Catalog) -> Iterator[PlanProblem]:
     """Why the messages of an output cannot have schemas."""
     path = f"outputs.{output.name}.format"
     assert output.traits.schemas is not None, f"{output.format} has no schemas"

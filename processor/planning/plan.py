@@ -36,9 +36,11 @@ from ikebana.processor.linear.steps import AnyStep, Call, Step
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, Join
 
+PlanProblem = tuple[str, str]
+"""The path of a part of a plan, and what is wrong with it."""
 # Where old values come from.  upsert: the state.  diffs: the old images in the messages.
 # append: there are none, since every message is a new row.
-Mode = Literal["upsert", "diffs", "append"]
+InputMode = Literal["upsert", "diffs", "append"]
 # record: on the error topic.  drop: counted only.  fail: the pipeline stops.
 OnError = Literal["record", "drop", "fail"]
 # ingest: each micro-batch has one time, milliseconds.  offset: each record has its own.
@@ -54,7 +56,7 @@ Subjects = Literal["topic", "record", "topic-record"]
 OnNewColumn = Literal["tell", "add"]
 # kafka: the record's timestamp.  source: when the source committed the change.  lsn: where
 # in its log the source has the change.  transaction: where in the log its transaction begins.
-Clock = Literal["kafka", "source", "lsn", "transaction"]
+EventClock = Literal["kafka", "source", "lsn", "transaction"]
 # The metadata of a message in Kafka.
 Metadata = Literal["timestamp", "partition", "offset", "headers", "topic"]
 METADATA_TYPES: Mapping[Metadata, str] = {
@@ -68,7 +70,7 @@ METADATA_TYPES: Mapping[Metadata, str] = {
 SOURCE_CLOCKS = ("source", "lsn", "transaction")
 LOG_CLOCKS = ("lsn", "transaction")
 # Means the default mode of the format.
-_DEFAULT_MODE = cast(Mode, "")
+_DEFAULT_MODE = cast(InputMode, "")
 
 
 class EventTime(msgspec.Struct, frozen=True):
@@ -89,7 +91,7 @@ class EventTime(msgspec.Struct, frozen=True):
     """
 
     of: str | None = None
-    clock: Clock | None = None
+    clock: EventClock | None = None
     lateness_ms: int = 0
     idle_ms: int | None = 60_000
     ahead_ms: int | None = 86_400_000
@@ -172,7 +174,7 @@ class Input:
     key_format: KeyFormat = "json"
     start: str = starts.EARLIEST
     """Where reading begins; a time, or offsets by partition, becomes its text: see `starts`."""
-    mode: Mode = _DEFAULT_MODE
+    mode: InputMode = _DEFAULT_MODE
     """By default `diffs` for topics of updates, and `upsert` for all others."""
     columns: tuple[Column, ...] = ()
     key: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ from ikebana.processor.planning import outputs, starts
 from ikebana.processor.planning.catalog import Catalog, catalog_of
 from ikebana.processor.planning.graph import graph_of, node_of
 from ikebana.processor.planning.input_rows import collections_of, encoding_of, rows_of
-from ikebana.processor.planning.kind import Around, Problem, Way
+from ikebana.processor.planning.kind import Around, Way
 from ikebana.processor.planning.kinds import keeps_key, kind_of
 from ikebana.processor.planning.outputs import problems_of_types
 from ikebana.processor.planning.plan import (
@@ -43,6 +43,7 @@ from ikebana.processor.planning.plan import (
     Input,
     Output,
     Plan,
+    PlanProblem,
     Reduce,
     Unread,
     is_pattern,
@@ -52,7 +53,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
-def problems_of(plan: Plan, unread: Unread = ALL_READ) -> Iterator[Problem]:
+def problems_of(plan: Plan, unread: Unread = ALL_READ) -> Iterator[PlanProblem]:
     """All problems of a plan, as (path of the part, problem).
 
     A problem that only follows from another one, or from `unread` parts, is left out.
@@ -75,13 +76,13 @@ def problems_of(plan: Plan, unread: Unread = ALL_READ) -> Iterator[Problem]:
             yield from _function_problems(reduction, catalog.relation(reduction.source).scopes)
 
 
-def _together_problems(plan: Plan, catalog: Catalog) -> Iterator[Problem]:
+def _together_problems(plan: Plan, catalog: Catalog) -> Iterator[PlanProblem]:
     """Why steps of several operators cannot run as one pass, though each of them can.
 
     Such as names that differ in case alone: SQL does not see it.
     """
     graph = graph_of(plan)
-    seen: set[Problem] = set()
+    seen: set[PlanProblem] = set()
     for operator in plan.operators:
         node = graph.nodes[operator.name]
         before = node.before
@@ -111,7 +112,7 @@ def _place(plan: Plan, error: ChainError) -> str:
     return f"operators.{owner.name}{within}.{error.part}"
 
 
-def _structure_problems(plan: Plan, unread: Unread) -> Iterator[Problem]:
+def _structure_problems(plan: Plan, unread: Unread) -> Iterator[PlanProblem]:
     """Problems of names, references, topics and settings, apart from SQL."""
     yield from _name_problems("pipeline", plan.name)
     for kind, parts in (
@@ -137,7 +138,7 @@ def _structure_problems(plan: Plan, unread: Unread) -> Iterator[Problem]:
     yield from _topic_problems(plan)
 
 
-def _operator_problems(plan: Plan, around: Around) -> Iterator[Problem]:
+def _operator_problems(plan: Plan, around: Around) -> Iterator[PlanProblem]:
     for name in _diffs(plan):
         if name in {operator.name for operator in plan.operators}:
             yield f"operators.{name}", 'an input with mode "diffs" has this name'
@@ -152,7 +153,7 @@ def _diffs(plan: Plan) -> list[str]:
     return [source.name for source in plan.inputs if source.is_collection]
 
 
-def _time_axis_problems(plan: Plan, unread: Unread) -> Iterator[Problem]:
+def _time_axis_problems(plan: Plan, unread: Unread) -> Iterator[PlanProblem]:
     """Inputs with times that cannot be combined."""
     inputs = [each for each in plan.inputs if not unread.may_have("inputs", each.name)]
     if any(each.is_dated for each in inputs) and plan.time == "offset":
@@ -187,7 +188,7 @@ def is_whole(plan: Plan, name: str, unread: Unread) -> bool:
     return True
 
 
-def _function_problems(reduction: Reduce, scopes: Sequence[Scope]) -> Iterator[Problem]:
+def _function_problems(reduction: Reduce, scopes: Sequence[Scope]) -> Iterator[PlanProblem]:
     """Problems of data that a reduction's function cannot take, in one of these scopes."""
     for part, word, setting, remedy in (
         (KEY, "key", "by", "make a key in JSON of it here"),
@@ -206,7 +207,7 @@ def _name_problems(path: str, name: str) -> Iterator[tuple[str, str]]:
         yield path, f"{name!r} is not a name (letters, digits, '.', '_', '-')"
 
 
-def _output_problems(plan: Plan, around: Around) -> Iterator[Problem]:
+def _output_problems(plan: Plan, around: Around) -> Iterator[PlanProblem]:
     """Problems of the outputs, apart from their collections."""
     for output in plan.outputs:
         path = f"outputs.{output.name}"
@@ -228,7 +229,7 @@ def _output_problems(plan: Plan, around: Around) -> Iterator[Problem]:
             )
 
 
-def _format_problems(plan: Plan, output: Output, catalog: Catalog) -> Iterator[Problem]:
+def _format_problems(plan: Plan, output: Output, catalog: Catalog) -> Iterator[PlanProblem]:
     """Why an output's format cannot write its collection."""
     scopes = catalog.relation(output.source).scopes
     if output.traits.as_updates:
@@ -265,7 +266,7 @@ def _why_several(plan: Plan, ways: Sequence[Way]) -> tuple[str, str] | None:
     return None
 
 
-def _topic_problems(plan: Plan) -> Iterator[Problem]:
+def _topic_problems(plan: Plan) -> Iterator[PlanProblem]:
     """Topics that are none, or that several parts of a plan have."""
     read = {topic: f"inputs.{i.name}.topic" for i in plan.inputs for topic in i.topics}
     transaction_topics = {
@@ -303,7 +304,7 @@ def _topic_problems(plan: Plan) -> Iterator[Problem]:
             written[used] = path
 
 
-def _shared_problems(plan: Plan) -> Iterator[Problem]:
+def _shared_problems(plan: Plan) -> Iterator[PlanProblem]:
     """Why several inputs cannot read one topic.
 
     A topic has one position for all of them.  So they begin at one place, and are read at the
@@ -319,7 +320,7 @@ def _shared_problems(plan: Plan) -> Iterator[Problem]:
                     yield path, problem
 
 
-def _not_together(topic: str, first: Input, other: Input) -> Iterator[Problem]:
+def _not_together(topic: str, first: Input, other: Input) -> Iterator[PlanProblem]:
     """The settings in which two inputs that read a topic disagree."""
     path = f"inputs.{other.name}"
     read = f"topic {topic!r} is also read, at inputs.{first.name}.topic"
@@ -347,7 +348,7 @@ def _not_together(topic: str, first: Input, other: Input) -> Iterator[Problem]:
         )
 
 
-def input_problems(source: Input, unread: Unread) -> Iterator[Problem]:
+def input_problems(source: Input, unread: Unread) -> Iterator[PlanProblem]:
     """All problems of an input, whatever reads it."""
     path = f"inputs.{source.name}"
     if not source.topics:
@@ -367,7 +368,7 @@ def input_problems(source: Input, unread: Unread) -> Iterator[Problem]:
     yield from _time_problems(source, unread)
 
 
-def _mode_problems(source: Input) -> Iterator[Problem]:
+def _mode_problems(source: Input) -> Iterator[PlanProblem]:
     """Problems of an input's mode and tables, which its format may not allow."""
     path, traits = f"inputs.{source.name}", source.traits
     plain = traits.kind == "rows"
@@ -393,7 +394,7 @@ def _mode_problems(source: Input) -> Iterator[Problem]:
             )
 
 
-def _key_problems(source: Input) -> Iterator[Problem]:
+def _key_problems(source: Input) -> Iterator[PlanProblem]:
     """Problems of an input's key and schemas, which its format may not allow."""
     path, traits = f"inputs.{source.name}", source.traits
     if source.key and traits.key_from == "kafka":
@@ -410,7 +411,7 @@ def _key_problems(source: Input) -> Iterator[Problem]:
         )
 
 
-def _option_problems(source: Input) -> Iterator[Problem]:
+def _option_problems(source: Input) -> Iterator[PlanProblem]:
     """Options that the format of an input does not have, and values that are not allowed."""
     path, options = f"inputs.{source.name}.options", source.traits.options
     are_all_known = True
@@ -429,7 +430,7 @@ def _option_problems(source: Input) -> Iterator[Problem]:
         yield from _problems_together(source)
 
 
-def _problems_together(source: Input) -> Iterator[Problem]:
+def _problems_together(source: Input) -> Iterator[PlanProblem]:
     """Options that exclude each other; the codec reports them."""
     declared = DeclaredColumns({column.name: column.type for column in source.columns})
     needs = Needs(
@@ -445,7 +446,7 @@ def _problems_together(source: Input) -> Iterator[Problem]:
         yield f"inputs.{source.name}.options", "; ".join(str(error).splitlines())
 
 
-def _column_problems(source: Input) -> Iterator[Problem]:
+def _column_problems(source: Input) -> Iterator[PlanProblem]:
     """Problems of the declared columns of an input."""
     path = f"inputs.{source.name}"
     if source.columns and not source.traits.has_columns:
@@ -482,7 +483,7 @@ def _column_problems(source: Input) -> Iterator[Problem]:
                 yield f"{path}.columns.{column.name}.encoding", str(error)
 
 
-def _metadata_problems(source: Input) -> Iterator[Problem]:
+def _metadata_problems(source: Input) -> Iterator[PlanProblem]:
     """Problems of the metadata columns of an input."""
     path = f"inputs.{source.name}.metadata"
     if not source.metadata:
@@ -505,7 +506,7 @@ def _metadata_problems(source: Input) -> Iterator[Problem]:
             yield f"{path}.{name}", f'"{kind}" is none of {listed}'
 
 
-def _time_problems(source: Input, unread: Unread) -> Iterator[Problem]:
+def _time_problems(source: Input, unread: Unread) -> Iterator[PlanProblem]:
     """Problems of an input's times."""
     path = f"inputs.{source.name}"
     if source.traits.is_updates:
@@ -552,7 +553,7 @@ _SECRETS = ("secret", "token", "password", "credential", "authorization")
 _WITH_PASSWORD = re.compile("://[^/@]*:[^/@]*@")
 
 
-def _history_problems(source: Input) -> Iterator[Problem]:
+def _history_problems(source: Input) -> Iterator[PlanProblem]:
     """All problems of the history of an input."""
     history, path = source.history, f"inputs.{source.name}.history"
     if history is None:
@@ -580,7 +581,7 @@ def _history_problems(source: Input) -> Iterator[Problem]:
         yield path, "rows with a sequence need the key of the input, by its columns"
 
 
-def _source_problems(history: History, path: str) -> Iterator[Problem]:
+def _source_problems(history: History, path: str) -> Iterator[PlanProblem]:
     """Problems of where the rows come from."""
     named = [name for name in ("files", "iceberg", "delta") if getattr(history, name)]
     if len(named) != 1:

@@ -64,8 +64,8 @@ def of_scopes(scopes: Iterable[Scope]) -> Relation:
     return Relation(first, others=tuple(others))
 
 
-Columns = frozenset[str]
-Dependency = tuple[Columns, Columns]
+ColumnSet = frozenset[str]
+Dependency = tuple[ColumnSet, ColumnSet]
 # At most this many combinations of keys are examined.
 _MOST = 8
 
@@ -74,10 +74,10 @@ _MOST = 8
 class Keys:
     """The unique keys and dependencies of a collection."""
 
-    unique: tuple[Columns, ...] = ()
+    unique: tuple[ColumnSet, ...] = ()
     determines: tuple[Dependency, ...] = ()
 
-    def closure(self, columns: Iterable[str]) -> Columns:
+    def closure(self, columns: Iterable[str]) -> ColumnSet:
         """The columns that these determine, including themselves.
 
         >>> Keys(determines=((frozenset("a"), frozenset("b")),)).closure("ac") == {*"abc"}
@@ -132,7 +132,7 @@ class Keys:
             for column in closures.of([name]):
                 instead.setdefault(column, name)
         unique = list(_replaced(self.unique, instead))
-        closure_of: dict[Columns, Columns] = {}
+        closure_of: dict[ColumnSet, ColumnSet] = {}
         for key in (
             *unique,
             *_replaced((determinant for determinant, _ in whole.determines), instead),
@@ -148,7 +148,7 @@ class Keys:
         return Keys(tuple(minimal), determines)._renamed(lambda name: name.removeprefix("\0"))
 
     def _renamed(self, named: Callable[[str], str]) -> "Keys":
-        def all_of(columns: Columns) -> Columns:
+        def all_of(columns: ColumnSet) -> ColumnSet:
             return frozenset(map(named, columns))
 
         return Keys(
@@ -163,7 +163,7 @@ class Keys:
 class Derivation:
     """A column that is computed from others; `one_to_one` if it determines them, too."""
 
-    of: Columns
+    of: ColumnSet
     one_to_one: bool = False
 
     @property
@@ -245,7 +245,7 @@ def _made_dependencies(columns: Mapping[str, Derivation]) -> Iterator[Dependency
             yield column, of.of
 
 
-def _replaced(keys: Iterable[Columns], instead: Mapping[str, str]) -> Iterator[Columns]:
+def _replaced(keys: Iterable[ColumnSet], instead: Mapping[str, str]) -> Iterator[ColumnSet]:
     """Each set of columns, with all columns replaced; sets that cannot be are left out."""
     for key in keys:
         if all(column in instead for column in key):
@@ -272,7 +272,7 @@ class _Closures:
             for column in determinant:
                 self._asking[column].append(at)
 
-    def of(self, columns: Iterable[str]) -> Columns:
+    def of(self, columns: Iterable[str]) -> ColumnSet:
         """The columns that these determine, including themselves."""
         closure = set(columns)
         waiting = list(closure)

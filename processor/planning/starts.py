@@ -36,7 +36,7 @@ class AtOffsets(NamedTuple):
     offsets: Mapping[int, int]
 
 
-Place = Literal["earliest", "latest"] | AtTime | AtOffsets
+StartPlace = Literal["earliest", "latest"] | AtTime | AtOffsets
 
 
 def written(start: object) -> str:
@@ -67,7 +67,7 @@ def written(start: object) -> str:
     raise ValueError
 
 
-def place_of(start: str) -> Place:
+def place_of(start: str) -> StartPlace:
     """The place that a text of `written` names."""
     if start == EARLIEST:
         return EARLIEST

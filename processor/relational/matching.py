@@ -93,7 +93,9 @@ def equal(one: Node, other: Node) -> Node:
     }
 
 
-def null_safe(pairs: Sequence[tuple[Node, Node]]) -> tuple[tuple[Node, Node], ...]:
+def null_safe(
+    pairs: Sequence[tuple[Node, Node]],
+) -> tuple[tuple[Node, Node], ...]:
     """One equality of structs in place of several equalities, so that null equals null."""
     if not pairs:
         return ()
@@ -383,7 +385,7 @@ def _with_nulls(node: Node, other: JoinSide) -> Node:
     return result
 
 
-Column = tuple[str, str]
+InputColumn = tuple[str, str]
 """An alias, and a column of its input."""
 
 
@@ -430,14 +432,14 @@ class _SoFar:
     """The result so far: a side, and which of its columns has each column of an input."""
 
     side: JoinSide
-    names: Mapping[Column, Column]
+    names: Mapping[InputColumn, InputColumn]
 
     def of(self, node: Node) -> Node:
         """Rewrite an expression over inputs as one over the result so far."""
         result: Node = renamed(node, self.names)
         return result
 
-    def listed(self, columns: Mapping[Column, str]) -> Listed:
+    def listed(self, columns: Mapping[InputColumn, str]) -> Listed:
         """A select list of columns of inputs, each with its new name."""
         listed = [(name, self.of(column(*of))) for of, name in columns.items()]
         # Rows count even if none of their columns is read, so there is one column.
@@ -484,12 +486,12 @@ class _Parts(NamedTuple):
     alias: str
     """The alias of the result so far."""
 
-    def so_far(self, relation: Table, columns: Mapping[Column, str]) -> _SoFar:
+    def so_far(self, relation: Table, columns: Mapping[InputColumn, str]) -> _SoFar:
         """The result so far, with columns of inputs under the names in `columns`."""
         names = {of: (self.alias, name) for of, name in columns.items()}
         return _SoFar(JoinSide(self.alias, relation), names)
 
-    def names_behind(self, there: Iterable[Column], behind: int) -> dict[Column, str]:
+    def names_behind(self, there: Iterable[InputColumn], behind: int) -> dict[InputColumn, str]:
         """The columns that are still read after `behind` outer inputs, with unique names."""
         later = [self.on[behind:], [node for _, node in self.select], [self.key or {}]]
         read = {names[:2] for names in columns(later)}
@@ -550,5 +552,5 @@ def _matching(
     return parts.so_far(relation, columns)
 
 
-def _columns(side: JoinSide) -> list[Column]:
+def _columns(side: JoinSide) -> list[InputColumn]:
     return [(side.alias, name) for name in (*side.relation.types, side.relation.key_name)]

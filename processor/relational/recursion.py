@@ -65,6 +65,7 @@ from ikebana.processor.relational.making import (
     key_of,
     struct,
 )
+from ikebana.processor.relational.matching import InputColumn
 from ikebana.processor.relational.sql_scope import Item
 
 ROUNDS = 1000
@@ -226,8 +227,6 @@ def _cast(types: Mapping[str, str], columns: Mapping[str, str]) -> Iterator[tupl
 _FORM = "write WITH MUTUALLY RECURSIVE name (column TYPE, …) AS (SELECT …), … SELECT …"
 _LIMIT = ("ERROR", "AT", "RECURSION", "LIMIT")
 _KEYS = re.compile(rf"\b({OURS})?key\b", re.IGNORECASE)
-Column = tuple[str, str]
-"""An alias and a column."""
 
 
 def limits_of(text: str) -> tuple[str, RecursionLimits]:
@@ -612,7 +611,7 @@ def _before(step: AnyStep, column: str) -> str | None:
             return None
 
 
-def _column(node: Node | None) -> Column | None:
+def _column(node: Node | None) -> InputColumn | None:
     if node is None or not _is_plain(node, 2):
         return None
     alias, name = node["column_names"]

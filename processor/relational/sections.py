@@ -18,7 +18,7 @@ from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.syntax import Node, bare, conjuncts
 from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.kinds import kind_of
-from ikebana.processor.planning.plan import ALL_READ, Input, Operator, Unread
+from ikebana.processor.planning.plan import ALL_READ, Input, Operator, PlanProblem, Unread
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.making import (
     KnownRelations,
@@ -47,8 +47,6 @@ from ikebana.processor.relational.sql_aggregates import direction
 from ikebana.processor.relational.sql_shape import notes
 from ikebana.processor.relational.windows import hopping, sessions
 
-Problem = tuple[str, str]
-
 
 @dataclass(frozen=True, slots=True)
 class Derived:
@@ -69,7 +67,7 @@ class Resolved:
     """The operators of all sections, in file order; problems; and sections that have none."""
 
     operators: tuple[Operator, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[PlanProblem, ...]
     lost: frozenset[str]
 
 
@@ -99,7 +97,7 @@ def resolved(
     plain = [part for part in parts if not isinstance(part, Derived)]
     pipeline = KnownRelations(inputs, plain, waiting, unread)
     derived: dict[str, tuple[Operator, ...]] = {}
-    problems: list[Problem] = []
+    problems: list[PlanProblem] = []
     lost: set[str] = set()
     stuck = False
     while waiting and not stuck:
@@ -128,7 +126,7 @@ def resolved(
     return Resolved(operators, tuple(problems), frozenset(lost))
 
 
-def _circles(waiting: dict[str, Derived], plain: Iterable[Operator]) -> Iterator[Problem]:
+def _circles(waiting: dict[str, Derived], plain: Iterable[Operator]) -> Iterator[PlanProblem]:
     """A problem for each section that reads itself, directly or through others."""
     reads = {each.name: set(kind_of(each).sources(each)) for each in plain}
     reads |= {name: set(part.reads()) for name, part in waiting.items()}
@@ -144,7 +142,7 @@ def _circles(waiting: dict[str, Derived], plain: Iterable[Operator]) -> Iterator
             yield f"operators.{name}.{part.kind}", "it reads itself, through what it reads"
 
 
-Pairs = Sequence[tuple[str, str]]
+NamePairs = Sequence[tuple[str, str]]
 
 
 def _derived(
@@ -169,7 +167,7 @@ def source_of(pipeline: KnownRelations, making: Making, name: str) -> Table:
     return making.rows_of(name)
 
 
-def distinct(name: str, source: str, select: Pairs | None) -> Derived:
+def distinct(name: str, source: str, select: NamePairs | None) -> Derived:
     """The distinct rows of a collection, or of what is selected from it."""
 
     def last(making: Making, sources: list[Table]) -> Table:
@@ -200,7 +198,7 @@ def _own_columns(making: Making, relation: Table) -> Table:
     return making.select(relation, "rows", listed)
 
 
-def matching(name: str, kind: str, inputs: Pairs, on: Sequence[str]) -> Derived:
+def matching(name: str, kind: str, inputs: NamePairs, on: Sequence[str]) -> Derived:
     """A semi-join or an anti-join (`kind`) of two inputs."""
 
     def last(making: Making, relations: list[Table]) -> Table:
@@ -212,7 +210,7 @@ def matching(name: str, kind: str, inputs: Pairs, on: Sequence[str]) -> Derived:
 
 
 def outer(
-    name: str, kind: Outer, inputs: Pairs, on: Sequence[str], select: Pairs | None
+    name: str, kind: Outer, inputs: NamePairs, on: Sequence[str], select: NamePairs | None
 ) -> Derived:
     """A left, right or full outer join of two inputs."""
 
@@ -303,7 +301,7 @@ def column_of(name: str, relation: Table, part: str) -> None:
         raise MakingError(f'there is no column "{name}"{instead(name, relation.types)}', part)
 
 
-def _sides(inputs: Pairs, relations: list[Table]) -> tuple[JoinSide, JoinSide]:
+def _sides(inputs: NamePairs, relations: list[Table]) -> tuple[JoinSide, JoinSide]:
     if len(inputs) != 2:
         raise MakingError("must have two inputs: the left, and the right that it meets")
     left, right = (
@@ -330,7 +328,7 @@ class Windowed:
     With conditions in `having`, which may read the functions, those alone for which they are true.
     """
 
-    functions: Pairs
+    functions: NamePairs
     partition: Sequence[str]
     order: Sequence[str]
     frame: str
@@ -368,7 +366,7 @@ class Windowed:
 def windowed(
     name: str,
     source: str,
-    functions: Pairs,
+    functions: NamePairs,
     partition: Sequence[str],
     order: Sequence[str],
     frame: str,
@@ -392,7 +390,7 @@ def windowed(
     return Derived(name, "window", make, lambda: (source,))
 
 
-def iterated(name: str, query: str, columns: Pairs, rounds: int = 0) -> Derived:
+def iterated(name: str, query: str, columns: NamePairs, rounds: int = 0) -> Derived:
     """A collection of a query that reads it by its name: what comes of it in the end.
 
     It begins empty, and is computed again from what it was until nothing changes.

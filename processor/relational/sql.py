@@ -88,10 +88,10 @@ from ikebana.processor.relational.sql_shape import shaped
 from ikebana.processor.relational.sql_subqueries import Subqueries, rank
 from ikebana.processor.relational.sql_whole import (
     By,
+    NamedQueries,
     QueryTranslation,
     Recursion,
     SubqueryTotals,
-    Views,
     named_tables,
     selected,
 )
@@ -350,7 +350,9 @@ def tables_of(text: str) -> list[str]:
     return [others[name].source if name in others else name for name in named]
 
 
-def select(query: QueryTranslation, node: Node, views: Views, by: By) -> Table | SubqueryTotals:
+def select(
+    query: QueryTranslation, node: Node, views: NamedQueries, by: By
+) -> Table | SubqueryTotals:
     """Translate a SELECT; the columns of `by` are the last ones of its result.
 
     Raises: SqlQueryError.
@@ -397,7 +399,7 @@ def _of_all(making: Making, domain: Item, groups: Item, fields: Sequence[str]) -
 
 
 def _aggregates_within(
-    query: QueryTranslation, node: Node, views: Views, names: Names
+    query: QueryTranslation, node: Node, views: NamedQueries, names: Names
 ) -> Iterator[tuple[str, Node]]:
     """The aggregates in subqueries of a SELECT that read its columns alone, each with a name."""
     reads, numbers = OuterNames(query.tables), count()
@@ -452,7 +454,7 @@ def _apart(keys: Listed) -> Callable[[Node], Node]:
 
 class _Select:
     def __init__(
-        self, query: QueryTranslation, node: Node, views: Views, names: Names, by: By
+        self, query: QueryTranslation, node: Node, views: NamedQueries, names: Names, by: By
     ) -> None:
         self._query = query
         self._node = node

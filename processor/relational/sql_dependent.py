@@ -41,17 +41,17 @@ from ikebana.processor.relational.sql_refusals import has_groups, whole_number
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, relation_item
 from ikebana.processor.relational.sql_whole import (
     By,
+    NamedQueries,
     NamedQuery,
     QueryTranslation,
     SubqueryTotals,
-    Views,
     children,
     is_unnest,
     with_views,
 )
 
 Name = tuple[str, ...]
-Scope = list[tuple[str, tuple[str, ...]]]
+FromScope = list[tuple[str, tuple[str, ...]]]
 """The tables of a FROM: the qualifier of their columns, and the columns, in lower case."""
 
 
@@ -61,7 +61,9 @@ class OuterNames:
     def __init__(self, tables: Mapping[str, Table]) -> None:
         self._tables = {name.lower(): table for name, table in tables.items()}
 
-    def of_query(self, node: Node, views: Views, around: Sequence[Scope] = ()) -> Iterator[Name]:
+    def of_query(
+        self, node: Node, views: NamedQueries, around: Sequence[FromScope] = ()
+    ) -> Iterator[Name]:
         """The names in a query that are neither columns of its tables nor in `around`."""
         views = with_views(node, views)
         for child, views_there in _parts(node, views):
@@ -75,7 +77,9 @@ class OuterNames:
         }
         yield from self.of_parts(parts, views, scopes)
 
-    def outer_aggregates(self, node: Node, views: Views) -> Iterator[tuple[Node, list[Name]]]:
+    def outer_aggregates(
+        self, node: Node, views: NamedQueries
+    ) -> Iterator[tuple[Node, list[Name]]]:
         """The aggregates of a query that read no column of its own, each with what it reads."""
         views = with_views(node, views)
         for child, views_there in _parts(node, views):
@@ -88,7 +92,9 @@ class OuterNames:
             if names and len(names) == len(list(columns(call["arguments"], with_parts=True))):
                 yield call, names
 
-    def of_parts(self, parts: Any, views: Views, around: Sequence[Scope]) -> Iterator[Name]:
+    def of_parts(
+        self, parts: Any, views: NamedQueries, around: Sequence[FromScope]
+    ) -> Iterator[Name]:
         """The names in expressions that are no column in `around`."""
         for names in columns(parts, with_parts=True):
             if not any(has(scope, names) for scope in around):
@@ -97,7 +103,9 @@ class OuterNames:
             if each["class"] == "SUBQUERY":
                 yield from self.of_query(each["subquery"]["node"], views, around)
 
-    def of_from(self, node: Node, views: Views, around: Sequence[Scope] = ()) -> Iterator[Name]:
+    def of_from(
+        self, node: Node, views: NamedQueries, around: Sequence[FromScope] = ()
+    ) -> Iterator[Name]:
         """The same for an item of FROM; its queries may read tables to their left."""
         match node["type"]:
             case "SUBQUERY":
@@ -114,7 +122,7 @@ class OuterNames:
                 yield from self.of_from(node["right"], views, [*around, left])
                 yield from self.of_parts(node["condition"], views, [*around, left, right])
 
-    def scope(self, node: Node, views: Views) -> Scope:
+    def scope(self, node: Node, views: NamedQueries) -> FromScope:
         """The tables and columns of an item of FROM."""
         match node["type"]:
             case "JOIN":
@@ -136,7 +144,7 @@ class OuterNames:
         table = (called.lower(), tuple(name.lower() for name in renamed))
         return [table, (table[0], _KEYS)] if node["type"] == "BASE_TABLE" else [table]
 
-    def _names_in(self, name: str, views: Views) -> list[str]:
+    def _names_in(self, name: str, views: NamedQueries) -> list[str]:
         """The columns of a table, or of a view."""
         if (view := views.get(name)) is not None:
             relation = view.relation
@@ -147,7 +155,7 @@ class OuterNames:
         table = self._tables.get(name)
         return [] if table is None else [*table.types]
 
-    def _names_of(self, node: Node, views: Views) -> list[str]:
+    def _names_of(self, node: Node, views: NamedQueries) -> list[str]:
         """The names of a query's result columns."""
         views = with_views(node, views)
         for child, views_there in _parts(node, views):
@@ -170,7 +178,7 @@ _USUAL = {"EXPRESSION_LIST": "valueslist", "TABLE_FUNCTION": "unnest"}
 _KEYS = (KEY, *(name for name, whole in SHORT.items() if whole == KEY))
 
 
-def _parts(node: Node, views: Views) -> list[tuple[Node, Views]]:
+def _parts(node: Node, views: NamedQueries) -> list[tuple[Node, NamedQueries]]:
     """The branches of a set operation, or the parts of a recursion, each with its views."""
     if node["type"] != "RECURSIVE_CTE_NODE":
         return [(child, views) for child in children(node)]
@@ -179,7 +187,7 @@ def _parts(node: Node, views: Views) -> list[tuple[Node, Views]]:
     return [(node["left"], views), (node["right"], {**views, **dict.fromkeys(names, recurrent)})]
 
 
-def has(scope: Scope, names: Name) -> bool:
+def has(scope: FromScope, names: Name) -> bool:
     """Whether a scope has the column that names mean, or a column with the field they mean."""
     first, *more = (name.lower() for name in names)
     if more and any(of == first and more[0] in fields for of, fields in scope):
@@ -187,7 +195,7 @@ def has(scope: Scope, names: Name) -> bool:
     return any(first in fields for _, fields in scope)
 
 
-def _aliases(node: Node) -> Scope:
+def _aliases(node: Node) -> FromScope:
     """The aliases of the select list, which other clauses of the query may use."""
     named = (each.get("alias") for each in node["select_list"])
     return [("", tuple(name.lower() for name in named if name))]
@@ -223,7 +231,12 @@ class SubqueryResult:
 
 
 def dependent(
-    query: QueryTranslation, views: Views, node: Node, names: Names, *, may_be_totals: bool = True
+    query: QueryTranslation,
+    views: NamedQueries,
+    node: Node,
+    names: Names,
+    *,
+    may_be_totals: bool = True,
 ) -> SubqueryResult:
     """Translate a subquery for each row of the outer query, whose names are `names`.
 
@@ -243,7 +256,7 @@ def dependent(
     return _result(query, query.query(node, views, domain=domain), around)
 
 
-def reads(query: QueryTranslation, views: Views, node: Node, names: Names) -> list[Name]:
+def reads(query: QueryTranslation, views: NamedQueries, node: Node, names: Names) -> list[Name]:
     """The names in a subquery that mean columns of the query around it."""
     unbound = OuterNames(query.tables).of_query(node, views)
     return [each for each in dict.fromkeys(unbound) if names.meant(each) is not None]
@@ -292,7 +305,9 @@ class _Supplied:
     inner: tuple[Node, ...]
 
 
-def _supplied(query: QueryTranslation, views: Views, node: Node, names: Names) -> _Supplied | None:
+def _supplied(
+    query: QueryTranslation, views: NamedQueries, node: Node, names: Names
+) -> _Supplied | None:
     """The parts of a query that reads outer columns in equalities of WHERE alone; else None."""
     if node["type"] != "SELECT_NODE" or (_is_grouped(node) and not _is_plain(node)):
         return None
@@ -321,7 +336,7 @@ def _is_plain(node: Node) -> bool:
     return is_one_row(node) and not node["modifiers"]
 
 
-def _pair(condition: Node, scope: Scope, names: Names) -> tuple[Node, Node] | None:
+def _pair(condition: Node, scope: FromScope, names: Names) -> tuple[Node, Node] | None:
     """The outer and the inner side of an equality; None if a side mixes both."""
     sides = equated(condition)
     for one, other in (sides, sides[::-1]) if sides else ():
@@ -338,7 +353,7 @@ def _pair(condition: Node, scope: Scope, names: Names) -> tuple[Node, Node] | No
 
 
 def _by_equalities(
-    query: QueryTranslation, views: Views, supplied: _Supplied, names: Names
+    query: QueryTranslation, views: NamedQueries, supplied: _Supplied, names: Names
 ) -> SubqueryResult:
     node = supplied.node
     around = tuple(map(names.resolved, supplied.around))

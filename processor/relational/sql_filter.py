@@ -43,12 +43,18 @@ from ikebana.processor.relational.sql_joining import (
     using,
 )
 from ikebana.processor.relational.sql_refusals import bounded_by, is_now, reads_now, refuse_now
-from ikebana.processor.relational.sql_scope import Column, Froms, Item, Names, relation_item
+from ikebana.processor.relational.sql_scope import (
+    Froms,
+    Item,
+    Names,
+    QualifiedColumn,
+    relation_item,
+)
 from ikebana.processor.relational.sql_subqueries import Gathered, Subqueries, rank
 from ikebana.processor.relational.sql_whole import (
-    Bounds,
+    GreatestValues,
+    NamedQueries,
     QueryTranslation,
-    Views,
     reads_columns,
     series_of,
     taken_apart,
@@ -65,7 +71,9 @@ _AROUND = (
 )
 
 
-def lateral_query(node: Node, views: Views) -> tuple[Node, Views, list[Sequence[str]]]:
+def lateral_query(
+    node: Node, views: NamedQueries
+) -> tuple[Node, NamedQueries, list[Sequence[str]]]:
     """The query of an item of FROM, its views, and other names of its columns.
 
     Raises: QueryError.
@@ -80,7 +88,7 @@ def lateral_query(node: Node, views: Views) -> tuple[Node, Views, list[Sequence[
 
 
 def lateral_join(
-    query: QueryTranslation, views: Views, node: Node, called: str, left: Froms
+    query: QueryTranslation, views: NamedQueries, node: Node, called: str, left: Froms
 ) -> tuple[Froms, Froms, Froms]:
     """The items to the left, the result of the query, and their join.  Raises: QueryError."""
     names = Names(left)
@@ -101,7 +109,7 @@ def lateral_join(
 
 
 def outer_lateral(
-    query: QueryTranslation, views: Views, node: Node, called: str, left: Froms
+    query: QueryTranslation, views: NamedQueries, node: Node, called: str, left: Froms
 ) -> tuple[Froms, Froms, list[Node]]:
     """The left as one collection, the result of the query, and the conditions that join them.
 
@@ -115,13 +123,13 @@ def outer_lateral(
 
 def _result(
     query: QueryTranslation,
-    views: Views,
+    views: NamedQueries,
     node: Node,
     called: str,
     names: Names,
     *,
     may_be_totals: bool,
-) -> tuple[SubqueryResult, tuple[Column, ...]]:
+) -> tuple[SubqueryResult, tuple[QualifiedColumn, ...]]:
     """The result of a query for each row to its left, and its columns."""
     within, own_views, renames = lateral_query(node, views)
     result = dependent(query, own_views, within, names, may_be_totals=may_be_totals)
@@ -134,7 +142,7 @@ def _result(
 
 
 def filtered(
-    query: QueryTranslation, node: Node, views: Views, domain: Item | None = None
+    query: QueryTranslation, node: Node, views: NamedQueries, domain: Item | None = None
 ) -> Names:
     """Translate FROM and WHERE of a SELECT; returns the names that its other clauses may use.
 
@@ -186,7 +194,7 @@ class _From:
     def __init__(
         self,
         query: QueryTranslation,
-        views: Views,
+        views: NamedQueries,
         conditions: Sequence[Node],
         bounds: Sequence[_UpperBound],
     ) -> None:
@@ -273,7 +281,7 @@ class _From:
         self._queries += 1
         return f"unnamed_subquery{self._queries if self._queries > 1 else ''}"
 
-    def _bounds_of(self, called: str, node: Node) -> Bounds:
+    def _bounds_of(self, called: str, node: Node) -> GreatestValues:
         """The bounds that WHERE sets for the columns of a query in FROM."""
         if node["column_name_alias"]:
             return {}
@@ -417,7 +425,7 @@ def is_always(node: Node) -> bool:
     return all(bare(each) == is_true for each in conjuncts(node["condition"]))
 
 
-def tested(query: QueryTranslation, views: Views, node: Node, both: Froms) -> Froms:
+def tested(query: QueryTranslation, views: NamedQueries, node: Node, both: Froms) -> Froms:
     """An inner join, filtered by the conditions that have subqueries."""
     names = Names(both)
     subqueries = Subqueries(query, views, names)
@@ -427,7 +435,7 @@ def tested(query: QueryTranslation, views: Views, node: Node, both: Froms) -> Fr
 
 
 def matched(
-    query: QueryTranslation, views: Views, node: Node
+    query: QueryTranslation, views: NamedQueries, node: Node
 ) -> Callable[[Item], JoinSide] | None:
     """A filter of an outer join's pairs by conditions with subqueries; None if it has none."""
     conditions = with_subqueries(node)

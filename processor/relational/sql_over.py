@@ -24,7 +24,7 @@ from ikebana.processor.kernels.window_values import (
     Exclude,
     Frame,
     FrameBound,
-    Side,
+    FrameEdge,
     Unit,
     WindowFunction,
 )
@@ -388,7 +388,7 @@ class _Function:
             return ALL
         if words[0] == "CURRENT":
             return CURRENT
-        side: Side = "preceding" if words[1] == "PRECEDING" else "following"
+        side: FrameEdge = "preceding" if words[1] == "PRECEDING" else "following"
         assert by is not None, "a bound that is no row has a distance"
         is_of_row = bool(columns(by))
         if unit == "range":

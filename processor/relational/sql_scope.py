@@ -28,7 +28,7 @@ from ikebana.processor.linear.syntax import (
 from ikebana.processor.relational.making import Table
 from ikebana.processor.relational.sql_refusals import OF_A_CLOCK, refuse_now, refuse_stars
 
-Column = tuple[str, str, str]
+QualifiedColumn = tuple[str, str, str]
 """A column that a query may name: its qualifier, its name, and the field of the collection."""
 
 VALUES = "ikebana_subquery"
@@ -46,10 +46,12 @@ class Item:
 
     alias: str
     relation: Table
-    columns: tuple[Column, ...] = ()
-    hidden: tuple[Column, ...] = ()
+    columns: tuple[QualifiedColumn, ...] = ()
+    hidden: tuple[QualifiedColumn, ...] = ()
 
-    def among(self, qualifier: str | None, *, hidden: bool) -> list[tuple[str, str, "Place"]]:
+    def among(
+        self, qualifier: str | None, *, hidden: bool
+    ) -> list[tuple[str, str, "ColumnOfItem"]]:
         """The columns with a qualifier (None: all), as (qualifier, name, place)."""
         return [
             (of, name, (self, (of, name, field)))
@@ -58,7 +60,7 @@ class Item:
         ]
 
 
-Place = tuple[Item, Column]
+ColumnOfItem = tuple[Item, QualifiedColumn]
 """A column, and the item that has it."""
 _Field = TypeVar("_Field")
 
@@ -226,7 +228,7 @@ class Names:
 
     def meant(
         self, names: Sequence[str], hidden: Sequence[bool] = (False, True)
-    ) -> tuple[Item, Column, Sequence[str]] | None:
+    ) -> tuple[Item, QualifiedColumn, Sequence[str]] | None:
         """The item and column that a name means, and the rest of the name: fields of a struct."""
         for among, many in product(hidden, (2, 1)):
             if len(names) < many:
@@ -244,7 +246,7 @@ class Names:
         (*_, (item, (*_, field))), *_ = of_name(every, name)
         return column(item.alias, field)
 
-    def all_meant(self, read: Iterable[Sequence[str]]) -> list[Place]:
+    def all_meant(self, read: Iterable[Sequence[str]]) -> list[ColumnOfItem]:
         """The columns that names mean; names that mean none are skipped."""
         every = map(self.meant, read)
         return [meant[:2] for meant in every if meant is not None]

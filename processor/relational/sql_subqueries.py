@@ -41,6 +41,7 @@ from ikebana.processor.linear.syntax import (
 from ikebana.processor.relational.making import Listed, Table, free
 from ikebana.processor.relational.matching import (
     Conditions,
+    InputColumn,
     JoinSide,
     equal,
     keys_of,
@@ -62,7 +63,7 @@ from ikebana.processor.relational.sql_dependent import (
 )
 from ikebana.processor.relational.sql_refusals import has_groups
 from ikebana.processor.relational.sql_scope import VALUES, Froms, Item, Names
-from ikebana.processor.relational.sql_whole import QueryTranslation, Selection, Views
+from ikebana.processor.relational.sql_whole import NamedQueries, QueryTranslation, Selection
 
 # Functions that are null if one of their arguments is.
 _STRICT = {"+", "-", "*", "/", "//", "%"}
@@ -84,7 +85,7 @@ class Subqueries:
     def __init__(
         self,
         query: QueryTranslation,
-        views: Views,
+        views: NamedQueries,
         names: Names,
         beside: Iterable[Node] = (),
         *,
@@ -338,10 +339,8 @@ def _is_strict(node: Node) -> bool:
     return False
 
 
-Pairs = Sequence[tuple[Node, Node]]
+NodePairs = Sequence[tuple[Node, Node]]
 """Equalities: an expression over the collections so far, and one over the joined collection."""
-Place = tuple[str, str]
-"""An alias, and a field."""
 
 
 class Gathered:
@@ -430,7 +429,11 @@ class Gathered:
         return column(VALUES, name)
 
     def attached(
-        self, right: JoinSide, on: Pairs, value: Node, conditions: Sequence[Node] = ()
+        self,
+        right: JoinSide,
+        on: NodePairs,
+        value: Node,
+        conditions: Sequence[Node] = (),
     ) -> Node:
         """Add a value as one more column, by an outer join."""
         name = self._query.free_value()
@@ -441,7 +444,7 @@ class Gathered:
         return column(VALUES, name)
 
     def attach(
-        self, right: JoinSide, on: Pairs, values: Listed, conditions: Sequence[Node] = ()
+        self, right: JoinSide, on: NodePairs, values: Listed, conditions: Sequence[Node] = ()
     ) -> list[str]:
         """Add values by an outer join; without a match they are computed over nulls.
 
@@ -459,7 +462,7 @@ class Gathered:
         self._replace(outer_join(self._query.making, left, right, by, listed, "left"))
         return fields
 
-    def left(self) -> Mapping[Place, Place]:
+    def left(self) -> Mapping[InputColumn, InputColumn]:
         """Make one collection, the left of a further join, of the collections so far.
 
         Returns the columns that moved, with their new places.

@@ -45,14 +45,14 @@ from ikebana.processor.relational.making import (
 from ikebana.processor.relational.matching import aliases_of, without
 from ikebana.processor.relational.recursion import RecursionLimits, recurring, recursive
 from ikebana.processor.relational.sql_refusals import refuse_before, refuse_now
-from ikebana.processor.relational.sql_scope import Column, Froms, Item, Names, no_table
+from ikebana.processor.relational.sql_scope import Froms, Item, Names, QualifiedColumn, no_table
 from ikebana.processor.relational.windows import FromCall, WindowCall
 
-Views = Mapping[str, "NamedQuery"]
-Bounds = Mapping[str, int]
+NamedQueries = Mapping[str, "NamedQuery"]
+GreatestValues = Mapping[str, int]
 """Greatest values of columns, by names in lower case: rows beyond them are not needed."""
-NOT_BOUND: Bounds = {}
-_Select = Callable[["QueryTranslation", Node, Views, "By"], "Table | SubqueryTotals"]
+NOT_BOUND: GreatestValues = {}
+_Select = Callable[["QueryTranslation", Node, NamedQueries, "By"], "Table | SubqueryTotals"]
 _SET_OPERATIONS: Mapping[str, rows.SetOperation] = {
     "UNION": "union",
     "UNION_BY_NAME": "union",
@@ -70,7 +70,7 @@ class By:
 
     domain: Item | None = None
     expressions: tuple[Node, ...] = ()
-    bounds: Bounds = field(default_factory=dict)
+    bounds: GreatestValues = field(default_factory=dict)
 
     def columns(self, names: Names) -> list[Node]:
         """The columns, resolved over the items of the query."""
@@ -84,8 +84,8 @@ class Selection(NamedTuple):
     """A select list over several items, and the columns of the one item that it makes."""
 
     listed: Listed
-    columns: tuple[Column, ...]
-    hidden: tuple[Column, ...]
+    columns: tuple[QualifiedColumn, ...]
+    hidden: tuple[QualifiedColumn, ...]
 
 
 class SubqueryTotals(NamedTuple):
@@ -105,7 +105,7 @@ class NamedQuery:
 
     node: Node
     names: Sequence[str]
-    views: Views
+    views: NamedQueries
     relation: Table | None = None
 
 
@@ -224,8 +224,8 @@ class QueryTranslation:
     def query(
         self,
         node: Node,
-        views: Views,
-        bounds: Bounds = NOT_BOUND,
+        views: NamedQueries,
+        bounds: GreatestValues = NOT_BOUND,
         *,
         domain: Item | None = None,
     ) -> Table:
@@ -243,7 +243,7 @@ class QueryTranslation:
         assert isinstance(table, Table)
         return table
 
-    def select(self, node: Node, views: Views, by: By) -> Table | SubqueryTotals:
+    def select(self, node: Node, views: NamedQueries, by: By) -> Table | SubqueryTotals:
         """Translate a SELECT; the columns of `by` are the last ones of the result.
 
         Raises: QueryError.
@@ -253,7 +253,7 @@ class QueryTranslation:
             raise SqlQueryError(f"a {named} is not supported")
         return self._select(self, node, views, by)
 
-    def table(self, node: Node, views: Views, bounds: Bounds = NOT_BOUND) -> Table:
+    def table(self, node: Node, views: NamedQueries, bounds: GreatestValues = NOT_BOUND) -> Table:
         """The collection that a name in FROM means."""
         name = node["table_name"].lower()
         view = views.get(name)
@@ -312,8 +312,8 @@ class QueryTranslation:
         `only` limits it to these pairs (alias, field).
         """
         listed: Listed = []
-        columns: list[Column] = []
-        hidden: list[Column] = []
+        columns: list[QualifiedColumn] = []
+        hidden: list[QualifiedColumn] = []
         used: set[str] = set()
         for item in items:
             for of, name, each in item.columns:
@@ -362,7 +362,7 @@ class QueryTranslation:
             cartesian=not _is_connected(froms),
         )
 
-    def _set_operation(self, node: Node, views: Views, domain: Item | None) -> Table:
+    def _set_operation(self, node: Node, views: NamedQueries, domain: Item | None) -> Table:
         operation = _SET_OPERATIONS[node["setop_type"]]
         sources = [self.query(child, views, domain=domain) for child in children(node)]
         if node["setop_type"] == "UNION_BY_NAME":
@@ -468,7 +468,7 @@ def _parses(actual: SqlType, kind: SqlType) -> bool:
     return any(map(_parses, parts(actual), parts(kind)))
 
 
-def with_views(node: Node, views: Views) -> Views:
+def with_views(node: Node, views: NamedQueries) -> NamedQueries:
     """The views that a query may name: its own hide those of the queries around it."""
     visible = dict(views)
     for each in _views_of(node):

@@ -58,7 +58,7 @@ from ikebana.processor.spark.source_task import (
 )
 from ikebana.processor.spark.workers import owners
 from ikebana.processor.spark.workers.messages import pickled
-from ikebana.processor.spark.workers.network import Address
+from ikebana.processor.spark.workers.network import WorkerAddress
 from ikebana.processor.spark.workers.owners import PLACEMENT, Owners
 from ikebana.processor.topics import reclock, replays
 from ikebana.processor.topics.allowance import Allowance, Beats, Pace
@@ -321,7 +321,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         its rows.  After a failure tasks read the batch, where errors are handled.
         """
         here = Owners.here()
-        readers: list[Address] = []
+        readers: list[WorkerAddress] = []
         if here is not None and (self._config.rows or is_small(shares)):
             readers = [here.reader(at) for at in range(here.readers)]
         elif placed is not None:

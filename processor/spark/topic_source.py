@@ -86,7 +86,7 @@ SCHEMA = "key BINARY, value BINARY, time BIGINT, diff BIGINT"
 _ROWS = 10_000
 _RAW = ("key", "value")
 _NUMBERS = ("time", "diff", "count")
-Column = Callable[[Any], Any]
+FieldReader = Callable[[Any], Any]
 # Numbers keep all of their digits, for columns that are decimals.
 _decode = msgspec.json.Decoder(float_hook=decimal.Decimal).decode
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -254,7 +254,7 @@ def _object(data: bytes | None) -> dict[str, Any]:
     return decoded if isinstance(decoded, dict) else {}
 
 
-def _field(name: str, kind: DataType) -> Column:
+def _field(name: str, kind: DataType) -> FieldReader:
     match kind:
         case StringType():
             return _text

@@ -13,14 +13,14 @@ from ikebana.processor.planning.plan import Input
 from ikebana.processor.topics.input_codec import needs_registry
 from ikebana.processor.topics.messages import Message
 
-Record = tuple[Any, Any] | tuple[Any, Any, int] | tuple[Any, Any, int, int] | bytes
+LiteralRecord = tuple[Any, Any] | tuple[Any, Any, int] | tuple[Any, Any, int, int] | bytes
 """(key, value[, time]); of an input of updates (key, value, time, diff); a message of CDCv2."""
 
 _LARGEST = 1 << 63
 
 
 def messages(
-    source: Input, records: Iterable[Record], lower: int, first_offset: int, *, each: bool
+    source: Input, records: Iterable[LiteralRecord], lower: int, first_offset: int, *, each: bool
 ) -> list[Message]:
     """Records as messages at consecutive offsets, each with its time as the timestamp.
 
@@ -59,7 +59,7 @@ def messages(
     return result
 
 
-def listed(name: str, records: Iterable[Record]) -> list[Record]:
+def listed(name: str, records: Iterable[LiteralRecord]) -> list[LiteralRecord]:
     """The records of an input.  Raises: ConfigError, if there is nothing to iterate over."""
     if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
         raise ConfigError(
@@ -111,7 +111,7 @@ def as_message(
 
 
 def _fields(
-    source: Input, record: Record, fields: int, before: int, where: str
+    source: Input, record: LiteralRecord, fields: int, before: int, where: str
 ) -> tuple[Any, ...]:
     shape = "(key, value, time, diff)" if fields == 4 else "(key, value) or (key, value, time)"
     if not isinstance(record, tuple | list):

@@ -40,7 +40,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from ikebana.codecs.debezium_position import Boundaries, Boundary, Positions, SourcePosition
+from ikebana.codecs.debezium_position import Boundaries, Boundary, PositionReader, SourcePosition
 from ikebana.codecs.errors import DecodeError, error_record
 from ikebana.processor.base.rows import (
     FIRST,
@@ -246,7 +246,7 @@ class SourceDating:
         self._watch = watch
         self._where = where
         self._repeats = repeats
-        self._positions = Positions()
+        self._positions = PositionReader()
         self.ignored: Counter[str] = Counter()
 
     def dated(self, messages: Sequence[Message]) -> list[Message]:

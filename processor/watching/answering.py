@@ -24,7 +24,7 @@ from starlette.types import ASGIApp
 
 from ikebana.errors import IkebanaError
 from ikebana.processor.base.listening import Listening
-from ikebana.processor.base.noted import Place
+from ikebana.processor.base.noted import MessagePlace
 from ikebana.processor.watching import front
 from ikebana.processor.watching.front import Front, beside, probing
 from ikebana.processor.watching.guard import (
@@ -62,7 +62,7 @@ class RecordLookup(NamedTuple):
     of an input with the declared ones; None if there is no such input.
     """
 
-    read: "Callable[[Place], Record | None]"
+    read: "Callable[[MessagePlace], Record | None]"
     columns: "Callable[[str], ColumnsSeen | None]"
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # domain times are new even in a backlog of days, and in the offset domain they are no times of
 # day.
 
-Kind = Literal["counter", "gauge", "histogram"]
+MetricKind = Literal["counter", "gauge", "histogram"]
 # Spark's name for the duration of a whole trigger.
 WHOLE = "triggerExecution"
 # Kinds with a sample of 0 before the first occurrence; all others are kinds of messages.
@@ -43,7 +43,7 @@ class Metric(NamedTuple):
     """A metric; all have the label `pipeline` first."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     labels: tuple[str, ...]
     meaning: str
 
@@ -65,7 +65,7 @@ class TriggerReport(NamedTuple):
     progress: BatchProgress
 
 
-def _metric(name: str, kind: Kind, meaning: str, *labels: str) -> Metric:
+def _metric(name: str, kind: MetricKind, meaning: str, *labels: str) -> Metric:
     return Metric(f"ikebana_{name}", kind, labels, meaning)
 
 

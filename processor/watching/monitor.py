@@ -35,7 +35,7 @@ from ikebana import __version__
 from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.base import notices
 from ikebana.processor.base.fast_paths import FastPath, missed_owners
-from ikebana.processor.base.noted import Kind, Noted, NotedRecord, Place
+from ikebana.processor.base.noted import MessagePlace, Noted, NotedKind, NotedRecord
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.planning.plan import Plan
@@ -79,7 +79,7 @@ class RecordFigures(msgspec.Struct):
 class NotedFigures(msgspec.Struct):
     """The records of a kind and input since the run began, the last of them first."""
 
-    kind: Kind
+    kind: NotedKind
     input: str
     count: int
     since_ms: int
@@ -99,7 +99,7 @@ class Notes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._notes: dict[tuple[Kind, str], _Notes] = {}
+        self._notes: dict[tuple[NotedKind, str], _Notes] = {}
 
     def add(self, noted: Iterable[Noted], now_ms: int) -> None:
         """Take the notes of a batch that was committed now."""
@@ -124,7 +124,7 @@ class Notes:
                 for name, notes in sorted(self._notes.items())
             ]
 
-    def has(self, place: Place) -> bool:
+    def has(self, place: MessagePlace) -> bool:
         """Whether the record at a place is among those that are kept."""
         with self._lock:
             return any(
@@ -137,7 +137,7 @@ class Notes:
 class NoticeFigures(msgspec.Struct):
     """A present notice, and since when it holds."""
 
-    kind: notices.Kind
+    kind: notices.NoticeKind
     input: str
     of: str
     words: str
@@ -198,7 +198,7 @@ class OutputFigures(msgspec.Struct):
     updates: int
 
 
-class State(msgspec.Struct):
+class StateFiles(msgspec.Struct):
     """The files of all shards."""
 
     shards: int
@@ -225,7 +225,7 @@ class RunFigures(msgspec.Struct):
     outputs: dict[str, OutputFigures]
     sinks: dict[str, SinkFigures]
     counted: dict[str, int]
-    state: State
+    state: StateFiles
 
 
 def run_figures(
@@ -274,7 +274,7 @@ def run_figures(
         },
         sinks=sinks,
         counted={name: int(value) for name, value in by_name(metrics.COUNTED_KINDS).items()},
-        state=State(
+        state=StateFiles(
             len(sizes), int(sum(sizes.values())), int(sum(by_name(metrics.STATE_ENTRIES).values()))
         ),
     )
@@ -541,7 +541,7 @@ class Monitor:
         """Return the history of lag and updates."""
         return self._history.past()
 
-    def has_noted(self, place: Place) -> bool:
+    def has_noted(self, place: MessagePlace) -> bool:
         """Whether the record at a place is among the kept notes."""
         return self._notes.has(place)
 

@@ -2,7 +2,8 @@
 
 from ikebana.delivering.columns import TargetColumn
 from ikebana.delivering.delivery import DeliveredTopics, Delivery, DeliveryProgress, deliver
-from ikebana.delivering.sink import Batch, Mode, Sink, TargetAwayError, TargetTable
+from ikebana.delivering.sink import Batch, Sink, TargetAwayError, TargetTable
+from ikebana.processor.authoring.deliver_part import Mode
 
 __all__ = [
     "Batch",

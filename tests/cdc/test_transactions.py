@@ -19,7 +19,7 @@ from cdc import bank
 from cdc.bank import Bank
 from cdc.fetched import Unavailable
 from cdc.shop import require
-from ikebana.codecs.debezium_position import Boundaries, Positions
+from ikebana.codecs.debezium_position import Boundaries, PositionReader
 from ikebana.processor.kafka.broker import running
 from support.output_judge import committed, progress_of
 from support.waiting import patient
@@ -185,7 +185,7 @@ def _ends(captured: Bank, server: str) -> list[Any]:
 
 
 def _positions(captured: Bank, server: str) -> Iterator[Any]:
-    positions = Positions()
+    positions = PositionReader()
     for name in ("public.accounts", "public.entries"):
         for message in captured.messages[f"{server}.{name}"]:
             if (found := positions.of(message.value())) is not None:

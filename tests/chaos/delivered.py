@@ -18,7 +18,8 @@ from chaos.plans import UPSERT
 from chaos.runs import Unavailable, Wrong, wait
 from chaos.scenario import Result, Scenario
 from deploy import object_store, tools
-from ikebana.delivering.sink import MODES, Mode, TargetTable
+from ikebana.delivering.sink import MODES, TargetTable
+from ikebana.processor.authoring.deliver_part import Mode
 from support.lake_targets import TARGETS, DeltaTarget, IcebergTarget, ParquetTarget
 from support.process_trees import kill
 from support.sink_child import Drawn, FirstRows, Limits, Told, begun

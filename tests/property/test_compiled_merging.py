@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.arrangements import run
-from ikebana.arrangements.run import Change
+from ikebana.arrangements.run import EntryChange
 
 pytest.importorskip(
     "ikebana.compiled._merging",
@@ -31,7 +31,7 @@ def test_compiled_code_sorts_as_python_does(changes: dict[bytes, bytes | None]) 
 
 
 @given(st.lists(_changes.map(run._in_order), max_size=9))
-def test_compiled_code_merges_as_python_does(portions: list[list[Change]]) -> None:
+def test_compiled_code_merges_as_python_does(portions: list[list[EntryChange]]) -> None:
     """Of equal keys the change of the youngest counts, also among several."""
     before = [[*changes] for changes in portions]
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.arrangements import rocks
-from ikebana.arrangements.rocks import Entries
-from ikebana.arrangements.run import Change
+from ikebana.arrangements.run import EntryChange
+from ikebana.arrangements.store import EntryDict
 
 pytest.importorskip(
     "ikebana.compiled._recent",
@@ -31,7 +31,7 @@ _some = st.dictionaries(st.sampled_from(KEYS), st.none() | st.binary(max_size=5)
     prefix=st.sampled_from([b"", b"k", b"key 1", b"\xff", b"key 123"]),
 )
 def test_compiled_code_remembers_as_python_does(
-    young: Entries, old: Entries, keys: list[bytes], entries: list[Change], prefix: bytes
+    young: EntryDict, old: EntryDict, keys: list[bytes], entries: list[EntryChange], prefix: bytes
 ) -> None:
     """The same values, places, sizes and entries."""
     ours, theirs = dict(young), dict(young)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.arrangements import run
-from ikebana.arrangements.run import Change, Streams, changes_of, taken_apart
+from ikebana.arrangements.run import EntryChange, Streams, changes_of, taken_apart
 from support.strategies import unhurried
 
 pytest.importorskip(
@@ -43,7 +43,7 @@ def _streams(packed: bytes) -> Streams:
 
 @unhurried
 @given(changes=_changes)
-def test_changes_come_back_whatever_they_are(changes: list[Change]) -> None:
+def test_changes_come_back_whatever_they_are(changes: list[EntryChange]) -> None:
     """By the compiled code, and by the Python that reads them where there is none."""
     packed = taken_apart(changes)
 
@@ -54,7 +54,9 @@ def test_changes_come_back_whatever_they_are(changes: list[Change]) -> None:
 
 @pytest.mark.parametrize("count", [300, 70_000])
 def test_many_texts_take_wider_numbers_or_are_left_as_they_are(count: int) -> None:
-    changes: list[Change] = [(b"key " + b"abcdefghij"[at % 10 :] * 2, None) for at in range(9)]
+    changes: list[EntryChange] = [
+        (b"key " + b"abcdefghij"[at % 10 :] * 2, None) for at in range(9)
+    ]
     changes += [
         (bytes(97 + at // 26**place % 26 for place in range(4)), b"") for at in range(count)
     ]
@@ -71,7 +73,7 @@ def test_many_texts_take_wider_numbers_or_are_left_as_they_are(count: int) -> No
 def test_numbers_of_neighbours_are_stored_as_differences() -> None:
     """Those that go up take a byte each, those that are like random as many as they have."""
     draw = random.Random(1).randrange
-    changes: list[Change] = [
+    changes: list[EntryChange] = [
         (b"%d" % (10**12 + 3 * at), b'{"of":%d}' % draw(1_000)) for at in range(500)
     ]
     packed = taken_apart(changes)
@@ -82,7 +84,7 @@ def test_numbers_of_neighbours_are_stored_as_differences() -> None:
     assert not columns[500 * 2].differ
 
 
-def _put_together(streams: Streams) -> list[Change] | str:
+def _put_together(streams: Streams) -> list[EntryChange] | str:
     of = streams
     columns = [(each.kind, each.differ, each.count, each.planes) for each in of.columns]
     try:
@@ -91,7 +93,7 @@ def _put_together(streams: Streams) -> list[Change] | str:
         return "refused"
 
 
-def _in_python(streams: Streams) -> list[Change] | str:
+def _in_python(streams: Streams) -> list[EntryChange] | str:
     try:
         return list(changes_of(streams))
     except ValueError:
@@ -101,7 +103,7 @@ def _in_python(streams: Streams) -> list[Change] | str:
 @unhurried
 @given(changes=_changes, data=st.data())
 def test_streams_that_do_not_fit_together_are_refused_by_both(
-    changes: list[Change], data: st.DataObject
+    changes: list[EntryChange], data: st.DataObject
 ) -> None:
     """Or are read as the same: a checksum does not say what wrote them."""
     packed = taken_apart(changes)

@@ -13,7 +13,7 @@ from ikebana import Input, Linear, Output, Plan, Upsert
 from ikebana.arrangements.update import Update, consolidate
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.linear.steps import Step, project, rekey, select, where
-from ikebana.processor.planning.plan import Mode
+from ikebana.processor.planning.plan import InputMode
 from support.connector_histories import FORMS, Happening, Known, happenings, in_avro, messages
 from support.strategies import unhurried
 
@@ -82,7 +82,7 @@ def test_pushing_down_changes_neither_outputs_nor_errors(
     even decoded.
     """
     written = FORMS[form]
-    mode: Mode = data.draw(st.sampled_from(written.modes))
+    mode: InputMode = data.draw(st.sampled_from(written.modes))
     declared, keyed = data.draw(st.booleans()), data.draw(st.booleans())
     has_keys = data.draw(st.booleans())
     if "some-keys" in names:

@@ -15,7 +15,7 @@ from ikebana.arrangements.rocks import (
     RecentEntries,
     size_of,
 )
-from ikebana.arrangements.run import Change
+from ikebana.arrangements.run import EntryChange
 
 KEYS = [b"", b"\x00", b"\xff", *(b"key %d" % number for number in range(12))]
 _keys = st.lists(st.sampled_from(KEYS), max_size=8)
@@ -164,7 +164,7 @@ def test_what_is_recent_is_read_once() -> None:
 
 def test_what_is_kept_is_bounded() -> None:
     """Old entries are forgotten, but for those that are asked for."""
-    entries: list[Change] = [(b"%05d" % number, b"v" * 100) for number in range(1_000)]
+    entries: list[EntryChange] = [(b"%05d" % number, b"v" * 100) for number in range(1_000)]
     recent = RecentEntries(size_of(entries) // 2)
     for entry in entries:
         recent.write([entry])

@@ -16,7 +16,7 @@ from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.kernels import reduce_rows
-from ikebana.processor.kernels.reduce_rows import Function
+from ikebana.processor.kernels.reduce_rows import RowsFunction
 from ikebana.processor.kernels.user_calls import Refused
 from support.relation_batches import pairs
 from support.stores import entries, reopened
@@ -80,7 +80,7 @@ def written(data: Any) -> bytes:
 
 
 def expected(
-    function: Function, updates: Iterable[KeyedUpdate], as_of: int
+    function: RowsFunction, updates: Iterable[KeyedUpdate], as_of: int
 ) -> tuple[Counter[tuple[bytes, bytes]], Counter[bytes]]:
     """What shows at a time, and whose function fails."""
     values: Counter[tuple[bytes, bytes]] = Counter()
@@ -111,7 +111,7 @@ def failing(updates: Iterable[KeyedUpdate]) -> list[Update[bytes]]:
 
 def ran(
     store: MemoryStore,
-    function: Function,
+    function: RowsFunction,
     updates: Sequence[KeyedUpdate],
     uppers: Iterable[int] = (END,),
     between: Callable[[MemoryStore], MemoryStore] = lambda store: store,
@@ -139,7 +139,7 @@ def drawn_uppers(data: st.DataObject) -> list[int]:
 @unhurried
 @given(st.data(), functions, histories())
 def test_incremental_is_batch(
-    data: st.DataObject, function: Function, updates: list[KeyedUpdate]
+    data: st.DataObject, function: RowsFunction, updates: list[KeyedUpdate]
 ) -> None:
     """At every time the updates sum to what the function gives of all rows, also over restarts."""
     _, found, errors = ran(MemoryStore(), function, updates, drawn_uppers(data), reopened)
@@ -156,7 +156,7 @@ def test_incremental_is_batch(
 @unhurried
 @given(st.data(), functions, histories())
 def test_neither_the_cut_nor_the_order_matters(
-    data: st.DataObject, function: Function, updates: list[KeyedUpdate]
+    data: st.DataObject, function: RowsFunction, updates: list[KeyedUpdate]
 ) -> None:
     """The same updates and the same entries, however they come."""
     whole = ran(MemoryStore(), function, updates)
@@ -171,7 +171,7 @@ def test_neither_the_cut_nor_the_order_matters(
 @unhurried
 @given(functions, histories(), histories())
 def test_what_is_added_and_retracted_leaves_no_trace(
-    function: Function, kept: list[KeyedUpdate], passing: list[KeyedUpdate]
+    function: RowsFunction, kept: list[KeyedUpdate], passing: list[KeyedUpdate]
 ) -> None:
     """The entries are those without it; and none when all is retracted."""
     store, _, _ = ran(MemoryStore(), function, kept)
@@ -192,7 +192,7 @@ def test_what_is_added_and_retracted_leaves_no_trace(
 @unhurried
 @given(st.data(), functions, histories())
 def test_another_function_retracts_what_the_first_one_gave(
-    data: st.DataObject, function: Function, updates: list[KeyedUpdate]
+    data: st.DataObject, function: RowsFunction, updates: list[KeyedUpdate]
 ) -> None:
     """No value stays behind, whatever the function has become since."""
     store, found, errors = MemoryStore(), [], []
@@ -213,7 +213,7 @@ def test_another_function_retracts_what_the_first_one_gave(
 @unhurried
 @given(functions, histories(), st.integers(1, 4))
 def test_shards_together_emit_what_one_would(
-    function: Function, updates: list[KeyedUpdate], shards: int
+    function: RowsFunction, updates: list[KeyedUpdate], shards: int
 ) -> None:
     """Keys have nothing to do with each other, and every entry goes with its key."""
     _, whole, errors = ran(MemoryStore(), function, updates)

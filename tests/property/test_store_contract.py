@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.arrangements.rocks import LocalDatabase, LocalDatabases
-from ikebana.arrangements.run import Change
+from ikebana.arrangements.run import EntryChange
 from ikebana.arrangements.store import MemoryStore, Overlay, PrefixStore, Readable, Store
 
 _keys = st.lists(st.sampled_from(b"\x00ae\xfe\xff"), max_size=3).map(bytes)
@@ -148,7 +148,7 @@ def test_a_store_takes_put_delete_and_put_of_one_key(
 def test_a_local_database_merges_its_files_however_short_batches_are(tmp_path: Path) -> None:
     """Merging 20 MB takes longer than one of these batches, and comes to its end all the same."""
     databases, draw = LocalDatabases(tmp_path, "checkpoint"), random.Random(1)
-    loaded: list[Change] = [(b"%09d" % at, draw.randbytes(200)) for at in range(100_000)]
+    loaded: list[EntryChange] = [(b"%09d" % at, draw.randbytes(200)) for at in range(100_000)]
     files = []
     for batch in range(40):
         database = databases.open(0)

@@ -14,7 +14,7 @@ from ikebana.processor.linear import query as query_module
 from ikebana.processor.linear.query import Query
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, StepError
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.typed_json import TEXT, Column, column_of
+from ikebana.processor.linear.typed_json import TEXT, JsonColumn, column_of
 from support.strategies import numbers, unhurried
 
 KINDS = ["INTEGER", "BIGINT", "UBIGINT", "DOUBLE", "BOOLEAN", "VARCHAR", "JSON", "DECIMAL(12,2)"]
@@ -41,7 +41,7 @@ def canonical_of(text: str) -> bytes | None:
         return None
 
 
-def of_texts(texts: Column, kind: pa.DataType) -> pa.Array | None:
+def of_texts(texts: JsonColumn, kind: pa.DataType) -> pa.Array | None:
     """No column of values, so the plain form is used."""
     return column_of(texts, kind) if kind in (TEXT, pa.binary()) else None
 

@@ -16,7 +16,7 @@ from ikebana.processor.linear.scope import KEY, VALUE
 from ikebana.processor.planning import outputs
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.checking import checked
-from ikebana.processor.planning.relations import Columns
+from ikebana.processor.planning.relations import ColumnSet
 from ikebana.testing import Run
 from support.keyed_queries import TABLES, KeyedDrawing, keyed_history
 from support.sql_oracle import plan_of, records_of
@@ -57,7 +57,9 @@ def contents(updates: Any, time: int) -> list[tuple[dict[str, bytes], int]]:
     return [(canonical.decode(row), count) for row, count in found.items() if count]
 
 
-def agree(rows: list[tuple[dict[str, bytes], int]], columns: Columns) -> Counter[tuple[Any, ...]]:
+def agree(
+    rows: list[tuple[dict[str, bytes], int]], columns: ColumnSet
+) -> Counter[tuple[Any, ...]]:
     """How often each value of columns is there."""
     return Counter(tuple(row.get(name) for name in sorted(columns)) for row, _ in rows)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format
-from ikebana.processor.planning.plan import Input, Mode
+from ikebana.processor.planning.plan import Input, InputMode
 from support.avro_messages import message
 
 Row = dict[str, Any]
@@ -104,11 +104,11 @@ class Form(NamedTuple):
     format: Format
     write: Callable[[Happening], list[Any]]
     options: Mapping[str, str] = {}
-    modes: tuple[Mode, ...] = ("upsert", "diffs")
+    modes: tuple[InputMode, ...] = ("upsert", "diffs")
     needs_key: bool = False
     needs_columns: bool = False
 
-    def input(self, mode: Mode, *, declared: bool, keyed: bool) -> Input:
+    def input(self, mode: InputMode, *, declared: bool, keyed: bool) -> Input:
         """An input that reads it, which may declare columns and key."""
         return Input(
             "t",

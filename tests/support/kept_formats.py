@@ -15,7 +15,7 @@ from pyarrow import fs
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Dropped, Manifest
-from ikebana.arrangements.run import Change, Head, RunEntry
+from ikebana.arrangements.run import EntryChange, Head, RunEntry
 from ikebana.codecs import cdcv2, cdcv2_avro, diff
 from ikebana.codecs.diff import ProgressRecord, SnapshotRecord
 from ikebana.codecs.errors import error_record
@@ -214,7 +214,7 @@ def _birth(raw: bytes) -> Birth:
         return msgspec.structs.replace(found.relocate(), location=BIRTH.location)
 
 
-CHANGES: list[Change] = [
+CHANGES: list[EntryChange] = [
     (b"a", b"1"),
     (b"b", None),
     (b"c", b""),
@@ -227,13 +227,13 @@ CHANGES: list[Change] = [
 HEAD = Head("c0ffee", 1, 0, 2, ["r", "s"])
 
 
-def _run(sample: tuple[Head, list[Change]]) -> bytes:
+def _run(sample: tuple[Head, list[EntryChange]]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         found = runs.write(Folder(fs.LocalFileSystem(), folder), *sample, "delta")
         return (Path(folder) / found.name).read_bytes()
 
 
-def _run_read(raw: bytes) -> tuple[Head, list[Change]]:
+def _run_read(raw: bytes) -> tuple[Head, list[EntryChange]]:
     with tempfile.TemporaryDirectory() as folder:
         files = Folder(fs.LocalFileSystem(), folder)
         # Its name has the hash of its content.

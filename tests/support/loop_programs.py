@@ -10,13 +10,13 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels.loop import (
     GroupNode,
     JoinNode,
+    LoopUpdates,
     MapNode,
     NodeLookup,
     Pass,
     Program,
     Steps,
     SumNode,
-    Updates,
 )
 
 Row = tuple[Any, ...]
@@ -69,7 +69,7 @@ def shown(value: bytes) -> tuple[int, Row]:
 def mapped(function: Callable[[Row], Iterable[Any]], counted: Counter[str] | None = None) -> Steps:
     """Steps that make any number of values of a row; updates are counted."""
 
-    def steps(updates: Updates) -> Pass:
+    def steps(updates: LoopUpdates) -> Pass:
         if counted is not None:
             counted["updates"] += len(updates)
         return Pass(
@@ -87,7 +87,7 @@ def mapped(function: Callable[[Row], Iterable[Any]], counted: Counter[str] | Non
 def keyed(by: Callable[[Row], Any], counted: Counter[str] | None = None) -> Steps:
     """Steps that make a key of a row."""
 
-    def steps(updates: Updates) -> Pass:
+    def steps(updates: LoopUpdates) -> Pass:
         if counted is not None:
             counted["updates"] += len(updates)
         return Pass(
@@ -97,10 +97,12 @@ def keyed(by: Callable[[Row], Any], counted: Counter[str] | None = None) -> Step
     return steps
 
 
-def reduced(function: Callable[[Mapping[Row, int]], Iterable[Row]]) -> Callable[[Updates], Pass]:
+def reduced(
+    function: Callable[[Mapping[Row, int]], Iterable[Row]],
+) -> Callable[[LoopUpdates], Pass]:
     """The results of the rows of each key."""
 
-    def results(updates: Updates) -> Pass:
+    def results(updates: LoopUpdates) -> Pass:
         groups: defaultdict[tuple[bytes | None, int], Rows] = defaultdict(Rows)
         for key, value, time, diff in updates:
             groups[key, time][tuple(json.loads(value))] += diff

@@ -34,12 +34,12 @@ from ikebana.delivering.sink import (
     VALID_FROM,
     VALID_TO,
     Batch,
-    Mode,
     Sink,
     TargetAwayError,
     TargetTable,
 )
 from ikebana.errors import ConfigError, FencedError, SourceError
+from ikebana.processor.authoring.deliver_part import Mode
 from support.served_topics import MemoryTopics
 
 ORDERS, LINES = "orders", "lines"

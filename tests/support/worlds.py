@@ -19,7 +19,7 @@ from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
 from ikebana.processor.checkpoint.commits import reports_of
 from ikebana.processor.checkpoint.edit_plan import EditPlan
-from ikebana.processor.checkpoint.next_step import Desired, Observed, Step, World, start
+from ikebana.processor.checkpoint.next_step import Desired, Observed, StartStep, World, start
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.engine import task
 from ikebana.processor.engine.opening import KafkaWorld
@@ -52,7 +52,7 @@ class Started(NamedTuple):
     """The steps that a start took before its last one, and what `ikebana plan` said before it."""
 
     taken: list[str]
-    step: Step
+    step: StartStep
     plan: EditPlan
 
     @property
@@ -72,13 +72,13 @@ class _Watched:
     def look(self) -> Observed:
         return self._world.look()
 
-    def hold(self, step: Step) -> Observed:
+    def hold(self, step: StartStep) -> Observed:
         if (meanwhile := self._meanwhile) is not None:
             self._meanwhile = None
             meanwhile()
         return self._world.hold(step)
 
-    def take(self, step: Step) -> None:
+    def take(self, step: StartStep) -> None:
         self.taken.append(step.action)
         self._world.take(step)
 

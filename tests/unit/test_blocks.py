@@ -6,20 +6,20 @@ import msgspec
 import pytest
 
 from ikebana.arrangements import run
-from ikebana.arrangements.run import Change
+from ikebana.arrangements.run import EntryChange
 from ikebana.processor.base.fast_paths import absent
 
 needs_compiled = pytest.mark.skipif(bool(absent()), reason="the compiled code is not there")
 
 
-def rows(count: int) -> list[Change]:
+def rows(count: int) -> list[EntryChange]:
     draw = random.Random(5).randrange
     return [
         (b'k{"id":%d}' % at, b'v{"id":%d,"price":%d}' % (at, draw(10**6))) for at in range(count)
     ]
 
 
-def digests(count: int) -> list[Change]:
+def digests(count: int) -> list[EntryChange]:
     draw = random.Random(5).randbytes
     return [(draw(16), draw(40)) for _ in range(count)]
 
@@ -35,7 +35,7 @@ def test_rows_take_half_as_much_in_columns() -> None:
 
 
 @pytest.mark.parametrize("changes", [digests(2_000), rows(7), []], ids=["digests", "few", "none"])
-def test_what_is_not_shorter_in_columns_stays_as_it_is(changes: list[Change]) -> None:
+def test_what_is_not_shorter_in_columns_stays_as_it_is(changes: list[EntryChange]) -> None:
     assert run.encode(changes) == msgspec.msgpack.encode(changes)
     assert run.decode(run.encode(changes)) == changes
 

@@ -8,7 +8,7 @@ from ikebana import Column, Input, Linear, Output, Plan, Upsert, evaluate
 from ikebana.codecs.formats import Format
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.linear.steps import Step, project
-from ikebana.processor.planning.plan import Mode
+from ikebana.processor.planning.plan import InputMode
 
 Found = tuple[list[Any], list[Any], int]
 COLUMNS = (Column("id", "BIGINT"), Column("n", "BIGINT"), Column("t", "VARCHAR"))
@@ -43,7 +43,7 @@ FORMATS = pytest.mark.parametrize(("value_format", "write"), WRITERS)
 
 
 def found(
-    value_format: Format, values: list[Any], *steps: Step, mode: Mode = "upsert", **rest: Any
+    value_format: Format, values: list[Any], *steps: Step, mode: InputMode = "upsert", **rest: Any
 ) -> Found:
     """Updates (row, time, diff), errors (reason, time, diff), and how many old images differ.
 

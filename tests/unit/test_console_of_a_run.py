@@ -18,7 +18,7 @@ from ikebana.arrangements.run import RunEntry
 from ikebana.errors import AwayError
 from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.authoring.proposing.look import ColumnsSeen, UndeclaredColumn
-from ikebana.processor.base.noted import Noted, Place
+from ikebana.processor.base.noted import MessagePlace, Noted
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource, PartPlan
@@ -183,7 +183,7 @@ def _noting() -> Monitor:
     return monitor
 
 
-def _read(place: Place) -> Record | None:
+def _read(place: MessagePlace) -> Record | None:
     return Record(b'"N1"', HOSTILE) if place == ("orders", 1, 9) else None
 
 
@@ -275,7 +275,7 @@ def test_columns_are_named_to_a_token_alone() -> None:
 def test_brokers_that_do_not_answer_are_told() -> None:
     """With the message of the error."""
 
-    def away(place: Place) -> Record | None:
+    def away(place: MessagePlace) -> Record | None:
         raise AwayError("the brokers do not answer", hint="Look at them.")
 
     with monitored(_noting(), TOKENS, RecordLookup(away, _columns)) as url:

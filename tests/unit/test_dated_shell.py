@@ -7,7 +7,7 @@ import pytest
 from ikebana import Column, EventTime, Input, Linear, Output, Plan, PlanError, Upsert, steps
 from ikebana.codecs import canonical
 from ikebana.processor.planning.checking import checked
-from ikebana.processor.planning.plan import Clock
+from ikebana.processor.planning.plan import EventClock
 from ikebana.testing import Run, Topics
 
 ROWS = Input(
@@ -79,7 +79,7 @@ def change(op: str, row: dict[str, int], at: int) -> bytes:
 @pytest.mark.parametrize("clock", ["source", "lsn"])
 @pytest.mark.parametrize("cut", [[3], [2, 3], [1, 2, 3]])
 def test_a_tombstone_behind_a_delete_says_nothing_of_the_source(
-    clock: Clock, cut: list[int]
+    clock: EventClock, cut: list[int]
 ) -> None:
     """It has no position, and the delete has said it all, in whichever batch."""
     event = EventTime(clock=clock, ahead_ms=None)

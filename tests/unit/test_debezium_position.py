@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.codecs.debezium_position import Boundaries, Boundary, Positions, SourcePosition
+from ikebana.codecs.debezium_position import Boundaries, Boundary, PositionReader, SourcePosition
 from ikebana.codecs.errors import DecodeError
 from support.damaged_messages import MARKER, damaged
 from support.strategies import unhurried
@@ -36,7 +36,7 @@ def payload(value: Any) -> Any:
 
 
 def positions(server: str, *names: str) -> list[SourcePosition]:
-    of = Positions().of
+    of = PositionReader().of
     values = [value for name in names for value in stored(server, name) if value is not None]
     return [found for value in values if (found := of(encoded(value))) is not None]
 
@@ -162,7 +162,7 @@ PLACE = SourcePosition(5, 70, 60, "public.t")
 )
 def test_a_change_stands_somewhere(message: Any, expected: SourcePosition) -> None:
     """What a source doesn't tell is None."""
-    assert Positions().of(encoded(message)) == expected
+    assert PositionReader().of(encoded(message)) == expected
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_change_stands_somewhere(message: Any, expected: SourcePosition) -> No
 )
 def test_what_is_no_change_stands_nowhere(message: bytes | None) -> None:
     """It is neither counted nor at fault."""
-    assert Positions().of(message) is None
+    assert PositionReader().of(message) is None
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_what_is_no_change_stands_nowhere(message: bytes | None) -> None:
 def test_a_position_at_fault_is_named(message: Any, reason: str) -> None:
     """By field, without the payload."""
     with pytest.raises(DecodeError) as caught:
-        Positions().of(encoded(message))
+        PositionReader().of(encoded(message))
     assert caught.value.codec == "Debezium value"
     assert reason in caught.value.reason
     assert MARKER not in str(caught.value)
@@ -237,7 +237,7 @@ def test_a_null_is_no_boundary(record: bytes | None) -> None:
 
 def test_the_schema_may_change_from_message_to_message() -> None:
     """One reader reads wrapped and bare ones, of any schema, in any order."""
-    of = Positions().of
+    of = PositionReader().of
     shapes = [event(), {"schema": {"type": "struct"}, "payload": event()}]
     shapes += [{"schema": {"type": "int32"}, "payload": event()}, shapes[1], event(), shapes[1]]
 
@@ -257,7 +257,7 @@ SEEDS = [
 @given(damaged(SEEDS) | st.binary())
 def test_a_damaged_message_is_read_or_refused(message: bytes) -> None:
     """Nothing but a `DecodeError` is ever raised."""
-    for of in (Positions().of, Boundaries().of):
+    for of in (PositionReader().of, Boundaries().of):
         found: SourcePosition | Boundary | None = None
         refusal = ""
         try:

@@ -10,7 +10,7 @@ from ikebana import Column, Input, Linear, Output, Plan, Upsert
 from ikebana.errors import PlanError
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.linear.steps import Step, project, select
-from ikebana.processor.planning.plan import Mode
+from ikebana.processor.planning.plan import InputMode
 
 Found = tuple[list[Any], list[str]]
 COLUMNS = (Column("id", "BIGINT"), Column("a", "BIGINT"), Column("big", "VARCHAR"))
@@ -40,7 +40,9 @@ def found(source: Input, values: list[Any], *steps: Step, kafka_key: Any = None)
     return outcomes[0]
 
 
-def input_of(value_format: Any, mode: Mode = "upsert", *columns: Column, **rest: Any) -> Input:
+def input_of(
+    value_format: Any, mode: InputMode = "upsert", *columns: Column, **rest: Any
+) -> Input:
     return Input("t", ("t",), value_format, mode=mode, columns=columns, **rest)
 
 
@@ -156,7 +158,7 @@ def test_a_partial_image_of_an_absent_key_is_an_error_whoever_reads_the_column(
 
 
 @pytest.mark.parametrize("mode", ["upsert", "diffs"])
-def test_a_table_without_key_is_read_by_columns_or_by_old_images(mode: Mode) -> None:
+def test_a_table_without_key_is_read_by_columns_or_by_old_images(mode: InputMode) -> None:
     """Its messages have no Kafka keys, and tombstones of such say nothing."""
     row = {"id": 1, "a": 2}
     values = [

@@ -15,9 +15,10 @@ from ikebana.processor.base.noted import NotedRecord
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.engine import dataflow
 from ikebana.processor.engine.budget import GatheredUpdates
-from ikebana.processor.engine.evaluate import Evaluation, Record
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.kernels import upsert
 from ikebana.processor.planning.plan import ERRORS, OnError
+from ikebana.processor.topics.literals import LiteralRecord
 
 PLAN = Plan(
     "p",
@@ -28,9 +29,9 @@ PLAN = Plan(
     ),
     outputs=(Output("all", "current", "all"), Output("numbers", "numbers", "numbers")),
 )
-BAD_VALUE: Record = ("a", b"{", 1)
-BAD_KEY: Record = (b"{", 5, 1)
-BAD_FOR_A_STEP: Record = ("a", "five", 1)
+BAD_VALUE: LiteralRecord = ("a", b"{", 1)
+BAD_KEY: LiteralRecord = (b"{", 5, 1)
+BAD_FOR_A_STEP: LiteralRecord = ("a", "five", 1)
 
 
 def evaluation(policy: OnError) -> Evaluation:
@@ -38,7 +39,7 @@ def evaluation(policy: OnError) -> Evaluation:
 
 
 @pytest.mark.parametrize("bad", [BAD_VALUE, BAD_KEY, BAD_FOR_A_STEP])
-def test_recorded_it_is_one_record(bad: Record) -> None:
+def test_recorded_it_is_one_record(bad: LiteralRecord) -> None:
     """The error topic has it, and everything else goes on."""
     found = evaluation("record").advance({"names": [bad, ("b", 7, 1)]}, 2)
 
@@ -47,7 +48,7 @@ def test_recorded_it_is_one_record(bad: Record) -> None:
 
 
 @pytest.mark.parametrize("bad", [BAD_VALUE, BAD_KEY, BAD_FOR_A_STEP])
-def test_dropped_it_is_counted(bad: Record) -> None:
+def test_dropped_it_is_counted(bad: LiteralRecord) -> None:
     """The error topic stays empty, and nothing is lost silently."""
     dropping = evaluation("drop")
 
@@ -66,7 +67,7 @@ def test_dropped_it_is_counted(bad: Record) -> None:
         pytest.param(BAD_FOR_A_STEP, r"^operator numbers: could not evaluate", id="a step"),
     ],
 )
-def test_failing_it_is_named(bad: Record, message: str) -> None:
+def test_failing_it_is_named(bad: LiteralRecord, message: str) -> None:
     """Where it is and why is told, not what is in it, and what to do."""
     with pytest.raises(RecordError, match=message) as raised:
         evaluation("fail").advance({"names": [bad, ("b", 7, 1)]}, 2)

@@ -63,8 +63,8 @@ from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import (
     Concat,
     Input,
+    InputMode,
     Linear,
-    Mode,
     Operator,
     Output,
     Plan,
@@ -94,7 +94,7 @@ def plan_of(source: Input, *operators: Operator, show: Sequence[str] = ()) -> Pl
     return Plan("p", (source,), operators, outputs)
 
 
-def cdc(mode: Mode = "upsert", **more: object) -> Input:
+def cdc(mode: InputMode = "upsert", **more: object) -> Input:
     """An input of messages that tell of changes."""
     return Input("items", ("items",), "debezium-json", columns=COLUMNS, mode=mode, **more)  # type: ignore[arg-type]
 

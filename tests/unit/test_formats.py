@@ -25,7 +25,7 @@ from ikebana.codecs.plain import Plain, PlainFormat
         ),
     ],
 )
-def test_headers_are_written_and_read(time: int, change: int, headers: diff.Headers) -> None:
+def test_headers_are_written_and_read(time: int, change: int, headers: diff.UpdateHeaders) -> None:
     """Time and diff are ASCII integers."""
     assert diff.headers(time, change) == headers
     assert diff.read_headers(headers) == (time, change)

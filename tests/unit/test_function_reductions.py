@@ -21,12 +21,13 @@ from ikebana import (
 from ikebana.codecs.formats import OutputFormat
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.engine.evaluate import Evaluation, Record
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.explain.text import text
 from ikebana.processor.planning import outputs
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
+from ikebana.processor.topics.literals import LiteralRecord
 from support.cut_evaluations import cut_at_every_time
 
 ORDERS = Input(
@@ -167,7 +168,7 @@ def test_a_function_reduces_what_another_reduction_gives() -> None:
     whole = plan_of(
         Upsert("current", "rows"), Reduce("same", "current", function=only_rows), source=rows
     )
-    records: dict[str, list[Record]] = {"rows": [("a", {"amount": 5, "b": [1]}, 1)]}
+    records: dict[str, list[LiteralRecord]] = {"rows": [("a", {"amount": 5, "b": [1]}, 1)]}
 
     assert evaluate(plan, records)["out"] == [Update(("a", [{"total": 5}]), 1, 1)]
     assert evaluate(whole, records)["out"] == [Update(("a", [{"amount": 5, "b": [1]}]), 1, 1)]

@@ -11,7 +11,7 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import history
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, Match, half_join
-from ikebana.processor.kernels.history import Counts
+from ikebana.processor.kernels.history import EntryCounts
 from support.relation_batches import accumulated
 from support.stores import CountingStore
 
@@ -349,10 +349,10 @@ def test_whether_there_is_a_match_is_answered_by_the_first(lookups: int) -> None
     class Hot:
         since, upper = 0, 10
 
-        def groups(self, keys: Sequence[bytes]) -> Iterator[Iterator[tuple[bytes, Counts]]]:
+        def groups(self, keys: Sequence[bytes]) -> Iterator[Iterator[tuple[bytes, EntryCounts]]]:
             return (self._group() for _ in keys)
 
-        def _group(self) -> Iterator[tuple[bytes, Counts]]:
+        def _group(self) -> Iterator[tuple[bytes, EntryCounts]]:
             nonlocal read
             for at in range(100_000):
                 read += 1

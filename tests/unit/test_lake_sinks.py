@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from ikebana.delivering import iceberg
-from ikebana.delivering.sink import MODES, Mode
+from ikebana.delivering.sink import MODES
 from ikebana.delivering.sink_plan import sink_plan
 from ikebana.errors import ConfigError
-from ikebana.processor.authoring.deliver_part import DeliverPart, IcebergPart
+from ikebana.processor.authoring.deliver_part import DeliverPart, IcebergPart, Mode
 from support.doc_blocks import blocks
 from support.lake_targets import TARGETS, DeltaTarget, IcebergTarget, ParquetTarget
 from support.served_topics import MemoryTopics

@@ -10,9 +10,9 @@ import pytest
 
 from ikebana.delivering import delta, iceberg, parquet
 from ikebana.delivering.lake import LakeSink
-from ikebana.delivering.sink import MODES, Batch, Mode, TargetTable
+from ikebana.delivering.sink import MODES, Batch, TargetTable
 from ikebana.errors import ConfigError
-from ikebana.processor.authoring.deliver_part import ParquetPart
+from ikebana.processor.authoring.deliver_part import Mode, ParquetPart
 from support.lake_targets import NAMESPACE, TARGETS, DeltaTarget, IcebergTarget, ParquetTarget
 from support.served_topics import MemoryTopics
 from support.sink_conformance import ORDERS, delivered, tables_of

@@ -4,7 +4,7 @@ import click
 import pytest
 
 from ikebana.processor.base import texts
-from ikebana.processor.cli.connection import Time
+from ikebana.processor.cli.connection import TimeType
 
 
 @pytest.mark.parametrize(
@@ -22,13 +22,13 @@ from ikebana.processor.cli.connection import Time
     ],
 )
 def test_times_are_numbers_or_dates(written: str, time: int) -> None:
-    assert Time().convert(written, None, None) == time
+    assert TimeType().convert(written, None, None) == time
 
 
 @pytest.mark.parametrize("written", ["", "noon", "2013-13-01", "1.5", "2013-07-02T25:00"])
 def test_what_is_neither_is_refused_with_what_would_do(written: str) -> None:
     with pytest.raises(click.BadParameter, match="a whole number, or, where times are millisec"):
-        Time().convert(written, None, None)
+        TimeType().convert(written, None, None)
 
 
 @pytest.mark.parametrize("time", [1_000_000_000_000, 1_372_721_400_250, 9_999_999_999_999])

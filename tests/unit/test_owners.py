@@ -23,7 +23,7 @@ from ikebana.processor.spark.failures import from_text
 from ikebana.processor.spark.source_task import Share, SourceConfig
 from ikebana.processor.spark.workers import left_rows, messages, serving
 from ikebana.processor.spark.workers.messages import Ask, Done, Raised
-from ikebana.processor.spark.workers.network import Address
+from ikebana.processor.spark.workers.network import WorkerAddress
 from ikebana.processor.spark.workers.owners import Owners, read, run
 from ikebana.processor.spark.workers.starting import Workers
 from ikebana.processor.topics.source_offset import SourceOffset
@@ -145,9 +145,9 @@ def test_the_shards_of_a_group_have_different_owners(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: int
 ) -> None:
     """And so have groups of one shard each: those of an executor run side by side."""
-    asked: dict[int, Address] = {}
+    asked: dict[int, WorkerAddress] = {}
 
-    def note(owner: Address, job: bytes, digest: str, shard: int, *rest: object) -> Done:
+    def note(owner: WorkerAddress, job: bytes, digest: str, shard: int, *rest: object) -> Done:
         asked[shard] = owner
         return Done(b"", b"")
 
@@ -179,7 +179,7 @@ def readers(tmp_path: Path) -> Iterator[Workers]:
     made.end()
 
 
-def of(workers: Workers) -> list[Address]:
+def of(workers: Workers) -> list[WorkerAddress]:
     """The readers of a host."""
     return [workers.owners.reader(at) for at in range(workers.owners.readers)]
 

@@ -20,7 +20,7 @@ from ikebana import (
 )
 from ikebana.processor.explain import operators
 from ikebana.processor.linear.steps import where
-from ikebana.processor.planning.graph import Node, graph_of
+from ikebana.processor.planning.graph import GraphNode, graph_of
 from ikebana.processor.planning.kind import Way
 from ikebana.processor.planning.kinds import KINDS
 from ikebana.processor.planning.plan import Operator
@@ -44,7 +44,7 @@ PLAN = Plan(
 GRAPH = graph_of(PLAN)
 
 
-def facts(node: Node) -> tuple[object, ...]:
+def facts(node: GraphNode) -> tuple[object, ...]:
     return node.sources, node.input, node.is_root, node.is_keyed, node.single_valued
 
 

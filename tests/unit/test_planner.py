@@ -43,7 +43,7 @@ from ikebana.processor.planning import outputs
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.input_rows import scope_of_input
 from ikebana.processor.planning.joins.query import Join, Retract
-from ikebana.processor.planning.plan import Mode
+from ikebana.processor.planning.plan import InputMode
 from ikebana.processor.planning.planner import Branch, Reading, physical
 from support.sql_oracle import plan_of as plan_of_views
 
@@ -61,7 +61,7 @@ def plan_of(*linears: Linear | Concat, source: Input = ROWS, shown: tuple[str, .
 
 
 def diffs(source: Input = CHANGES) -> Input:
-    mode: Mode = "diffs"
+    mode: InputMode = "diffs"
     return Input(source.name, source.topics, value_format=source.value_format, mode=mode)
 
 

@@ -16,7 +16,7 @@ from cdc.decoded import codec_of, folded
 from cdc.telling import Row, told
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.codecs.change import Change
-from ikebana.codecs.debezium_position import Boundaries, Positions
+from ikebana.codecs.debezium_position import Boundaries, PositionReader
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import Format
 from ikebana.testing import Run
@@ -150,7 +150,7 @@ def test_ddl_and_truncates_begin_transactions_that_do_not_end() -> None:
 
 def test_a_transaction_of_mariadb_has_no_time() -> None:
     """Its id is a GTID: a pipeline that asks for `clock: transaction` is told so."""
-    positions = Positions()
+    positions = PositionReader()
     found = [positions.of(bytes(each.value)) for each in _values("json")]
 
     assert {each.time for each in found if each is not None} == {None}

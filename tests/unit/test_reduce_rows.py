@@ -11,7 +11,7 @@ from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import reduce_rows
-from ikebana.processor.kernels.reduce_rows import Function
+from ikebana.processor.kernels.reduce_rows import RowsFunction
 from ikebana.processor.kernels.user_calls import Refused
 
 KEY = b'"k"'
@@ -118,7 +118,7 @@ def halfway(key: Any, rows: list[tuple[Any, int]]) -> Iterable[Any]:
         ),
     ],
 )
-def test_what_fails_shows_nothing_and_is_an_error(function: Function, reason: str) -> None:
+def test_what_fails_shows_nothing_and_is_an_error(function: RowsFunction, reason: str) -> None:
     """Until the rows change and it succeeds; what showed before is retracted."""
     store = MemoryStore()
 

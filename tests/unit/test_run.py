@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import MANY_BYTES, MANY_GONE, MERGE_WIDTH, to_merge
-from ikebana.arrangements.run import Change, Head, RunEntry
+from ikebana.arrangements.run import EntryChange, Head, RunEntry
 from ikebana.errors import StateFileError
 
 HASH = "0123456789abcdef"
@@ -31,11 +31,11 @@ def _head(lower: int, upper: int) -> Head:
     return Head("checkpoint", 7, lower, upper, states)
 
 
-def _all(folder: Folder, name: str) -> list[Change]:
+def _all(folder: Folder, name: str) -> list[EntryChange]:
     return [change for block in runs.read(folder, name)[1] for change in block]
 
 
-def _numbered(count: int) -> Iterator[Change]:
+def _numbered(count: int) -> Iterator[EntryChange]:
     for number in range(count):
         yield number.to_bytes(4, "big"), str(number * number).encode()
 
@@ -55,7 +55,7 @@ def _numbered(count: int) -> Iterator[Change]:
     ],
 )
 def test_a_run_is_read_as_it_was_written(
-    folder: Folder, changes: list[Change], blocks: int
+    folder: Folder, changes: list[EntryChange], blocks: int
 ) -> None:
     """Head, changes and their order come back, and the run says how many there are."""
     head = _head(3, 5)
@@ -77,19 +77,19 @@ def test_a_small_delta_is_stored_as_it_is(folder: Folder) -> None:
     """It is soon merged; what is large, whether in many changes or a few, or lasts is not."""
     pytest.importorskip("ikebana.compiled._taking_apart", exc_type=ImportError)
 
-    def many(count: int, rows: int) -> list[Change]:
+    def many(count: int, rows: int) -> list[EntryChange]:
         row = b'{"customer":%d,"amount":17,"city":"Zurich"}'
         return [
             (b"%06d" % at, b",".join(row % (at + more) for more in range(rows)))
             for at in range(count)
         ]
 
-    def size(changes: list[Change], kind: str) -> int:
+    def size(changes: list[EntryChange], kind: str) -> int:
         return runs.write(folder, _head(3, 4), changes, kind).size
 
     small = many(2_000, 1)
     assert size(small, "delta") > 1.3 * size(small, "run")
-    short: list[Change] = [(b"%06d" % at, b'{"n":%d}' % at) for at in range(25_000)]
+    short: list[EntryChange] = [(b"%06d" % at, b'{"n":%d}' % at) for at in range(25_000)]
     for large in (many(20, 2_000), many(15_000, 1), short):
         assert size(large, "delta") == size(large, "run")
 
@@ -115,9 +115,9 @@ def test_merged_runs_are_the_dict_updated_oldest_to_youngest(
 
 def test_runs_of_several_blocks_are_merged(folder: Folder) -> None:
     """Also where one of them ends long before the others."""
-    long: list[Change] = [(b"%06d" % at, b"old") for at in range(0, 90_000, 2)]
-    other: list[Change] = [(b"%06d" % at, b"new") for at in range(0, 75_000, 3)]
-    few: list[Change] = [(b"000001", b"few"), (b"000002", None)]
+    long: list[EntryChange] = [(b"%06d" % at, b"old") for at in range(0, 90_000, 2)]
+    other: list[EntryChange] = [(b"%06d" % at, b"new") for at in range(0, 75_000, 3)]
+    few: list[EntryChange] = [(b"000001", b"few"), (b"000002", None)]
     names = [
         runs.write(folder, _head(at, at + 1), changes, "delta").name
         for at, changes in enumerate([long, other, few])
@@ -131,7 +131,7 @@ def test_runs_of_several_blocks_are_merged(folder: Folder) -> None:
 @pytest.fixture(scope="module")
 def small(folder: Folder) -> str:
     """A run of few bytes, all of which can be tried."""
-    changes: list[Change] = [(b"a", b"1"), (b"b", None), (b"c", b"")]
+    changes: list[EntryChange] = [(b"a", b"1"), (b"b", None), (b"c", b"")]
     return runs.write(folder, _head(0, 1), changes, "delta").name
 
 
@@ -270,7 +270,7 @@ def test_a_folder_names_files_alone(tmp_path: Path) -> None:
 def test_a_writer_that_fails_leaves_no_file(tmp_path: Path) -> None:
     """A file exists whole or not at all."""
 
-    def broken() -> Iterator[Change]:
+    def broken() -> Iterator[EntryChange]:
         yield b"a", b"1"
         raise InterruptedError
 

@@ -11,7 +11,7 @@ from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format, KeyFormat
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.linear.steps import Step, valid_between
-from ikebana.processor.planning.plan import Linear, Mode
+from ikebana.processor.planning.plan import InputMode, Linear
 
 TOMBSTONE = None
 BAD = b"{"
@@ -382,7 +382,7 @@ K1, K2 = {"id": 1}, {"id": 2}
 ROW1, ROW2, CHANGED1 = {"id": 1, "v": 1}, {"id": 2, "v": 1}, {"id": 1, "v": 2}
 
 
-def changes(value_format: Format, mode: Mode = "upsert", *steps: Step) -> Plan:
+def changes(value_format: Format, mode: InputMode = "upsert", *steps: Step) -> Plan:
     """An input of change messages of rows with the columns id, the key, and v."""
     lower = (Column("id", "BIGINT"), Column("v", "BIGINT"))
     upper = tuple(Column(column.name.upper(), column.type) for column in lower)
@@ -621,7 +621,7 @@ VALID = valid_between("v", "v + 10")
 
 
 @pytest.mark.parametrize("mode", ["upsert", "diffs"])
-def test_all_times_are_closed_unless_an_upper_is_given(mode: Mode) -> None:
+def test_all_times_are_closed_unless_an_upper_is_given(mode: InputMode) -> None:
     """Also those that are due later than any record; with an upper, only those before it."""
     plan = changes("debezium-json", mode, VALID)
     record = (K1, {"op": "c", "after": {"id": 1, "v": 100}}, 0)
@@ -633,7 +633,7 @@ def test_all_times_are_closed_unless_an_upper_is_given(mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("mode", ["upsert", "diffs"])
-def test_pending_are_the_times_of_updates_that_wait(mode: Mode) -> None:
+def test_pending_are_the_times_of_updates_that_wait(mode: InputMode) -> None:
     """In order; a row that is removed before takes its own with it."""
     evaluation = Evaluation(changes("debezium-json", mode, VALID))
     rows = {"id": 1, "v": 100}, {"id": 2, "v": 105}

@@ -16,7 +16,7 @@ from ikebana.processor.base.transition import FILLED, Replayed
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.spark.source import StreamReader
 from ikebana.processor.spark.source_task import Share, SourceConfig
-from ikebana.processor.spark.workers.network import Address
+from ikebana.processor.spark.workers.network import WorkerAddress
 from ikebana.processor.spark.workers.owners import Owners
 from ikebana.processor.topics import reclock
 from ikebana.processor.topics.source_offset import SourceOffset
@@ -199,7 +199,7 @@ def test_what_was_read_beforehand_comes_along_with_one_partition(
     asked: list[int] = []
 
     def read(
-        readers: list[Address], config: bytes, digest: str, batch: int, shares: list[Share]
+        readers: list[WorkerAddress], config: bytes, digest: str, batch: int, shares: list[Share]
     ) -> list[tuple[int, bytes]]:
         assert readers == ["/nowhere/reader-0", "/nowhere/reader-1"]
         assert digest == hashlib.sha256(config).hexdigest()

@@ -14,7 +14,7 @@ from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Dropped, Manifest
 from ikebana.arrangements.rocks import LocalDamageError, LocalDatabases, OpenDatabases
-from ikebana.arrangements.run import Change, Head, RunEntry
+from ikebana.arrangements.run import EntryChange, Head, RunEntry
 from ikebana.arrangements.shard import Shard, entries, opened
 from ikebana.arrangements.store import Store
 from ikebana.processor.base.rows import KeyedUpdate
@@ -77,7 +77,7 @@ def test_a_new_folder_is_durable_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert {folder.path, str(tmp_path / "a"), str(tmp_path)} <= done
 
 
-def long(key: int) -> Change:
+def long(key: int) -> EntryChange:
     """An entry that does not compress."""
     return key.to_bytes(4, "big"), os.urandom(1_000)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ikebana.codecs.debezium_position import Boundaries, Boundary, Positions, SourcePosition
+from ikebana.codecs.debezium_position import Boundaries, Boundary, PositionReader, SourcePosition
 from ikebana.errors import ConfigError
 from ikebana.processor.base.rows import CountedChanges, Ended, TransactionsSeen
 from ikebana.processor.planning.input_rows import collections_of
@@ -47,7 +47,7 @@ START = Transactions()
 @pytest.mark.parametrize("server", ["typed", "plain"])
 def test_captured_transactions_become_complete_one_after_the_other(server: str) -> None:
     """Changes first and ENDs one by one: each moves the frontier to where it ends."""
-    positions, boundaries = Positions(), Boundaries()
+    positions, boundaries = PositionReader(), Boundaries()
     collections = collections_of(
         [f"{server}.public.accounts", f"{server}.public.entries"], f"{server}.transaction"
     )

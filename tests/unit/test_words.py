@@ -39,6 +39,17 @@ def names(tree: ast.AST) -> Iterator[str]:
                 yield name
 
 
+def public_types(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        match node:
+            case ast.ClassDef(name=name) if not name.startswith("_"):
+                yield name
+            case ast.Assign([ast.Name(id=name)], ast.Call(ast.Name(id="TypeVar" | "ParamSpec"))):
+                continue
+            case ast.Assign([ast.Name(id=name)]) if name[0].isupper() and not name.isupper():
+                yield name
+
+
 def is_empty(name: str) -> bool:
     return name.lower().strip("_") in EMPTY
 
@@ -76,11 +87,6 @@ def test_no_name_says_only_that_there_is_a_value() -> None:
 
 
 def test_a_public_type_has_one_meaning() -> None:
-    """Two modules have no class of the same name."""
-    classes = Counter(
-        node.name
-        for tree in modules().values()
-        for node in tree.body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    )
-    assert {name for name, count in classes.items() if count > 1} == set()
+    """Two modules have no class or alias of the same name; variables of types are no types."""
+    types = Counter(name for tree in modules().values() for name in public_types(tree))
+    assert {name for name, count in types.items() if count > 1} == set()

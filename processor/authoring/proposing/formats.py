@@ -16,7 +16,7 @@ from ikebana.codecs.debezium_rows import PLACEHOLDER, Unavailable
 from ikebana.codecs.encodings import of_extended_json
 from ikebana.codecs.formats import FRAMES, Format, KeyFormat
 from ikebana.processor.authoring.proposing.kinds import (
-    Kind,
+    ColumnKind,
     common,
     fields_of,
     hint,
@@ -25,7 +25,7 @@ from ikebana.processor.authoring.proposing.kinds import (
 )
 from ikebana.processor.linear.json_text import JSON
 
-Kinds = Mapping[str, Kind]
+Kinds = Mapping[str, ColumnKind]
 
 
 class Sample(NamedTuple):
@@ -400,7 +400,7 @@ def columns_of(
     A column has the type that schemas give it, else one that takes its values.  With `texts` the
     format takes JSON for the text of a document, unless the column says that it is not.
     """
-    kinds: dict[str, dict[Kind, None]] = {}
+    kinds: dict[str, dict[ColumnKind, None]] = {}
     values: dict[str, list[Any]] = {}
     for row in rows:
         for name in row.values if row.kinds is None else {**row.kinds, **row.values}:
@@ -423,7 +423,7 @@ def columns_of(
         if seen is None:
             unknown.append(name)
         comment = hint(values[name]) if hints else ""
-        inferred = (seen or Kind(JSON)).type
+        inferred = (seen or ColumnKind(JSON)).type
         plain = "plain" if texts and inferred == JSON else None
         columns.append(ProposedColumn(name, inferred, plain, comment))
     return tuple(columns), unknown

@@ -20,7 +20,7 @@ from ikebana.processor.linear.json_text import JSON, quoted
 TEXT = str(sql_type.VARCHAR)
 
 
-class Kind(NamedTuple):
+class ColumnKind(NamedTuple):
     """A SQL type, and the encoding to declare for messages that have no schema."""
 
     type: str
@@ -34,7 +34,7 @@ _CONNECT = {
 }
 
 
-def of_connect(node: Schema) -> Kind:
+def of_connect(node: Schema) -> ColumnKind:
     """The kind of values of a Kafka Connect JSON schema.
 
     >>> of_connect(Schema("int64", name="io.debezium.time.MicroTimestamp"))
@@ -42,22 +42,22 @@ def of_connect(node: Schema) -> Kind:
     """
     try:
         if meaning := meaning_of_name(node.name, node.parameters, from_base64):
-            return Kind(meaning.type, meaning.encoding)
+            return ColumnKind(meaning.type, meaning.encoding)
     except DecodeError:
-        return Kind(JSON)
+        return ColumnKind(JSON)
     match node.type:
         case "struct":
             fields = [(each.field or "", of_connect(each).type) for each in node.fields or ()]
-            return Kind(_struct(fields))
+            return ColumnKind(_struct(fields))
         case "array" if node.items:
-            return Kind(f"{of_connect(node.items).type}[]")
+            return ColumnKind(f"{of_connect(node.items).type}[]")
         # Without texts as keys, a map is an array of pairs.
         case "map" if node.keys and node.values and node.keys.type == "string":
-            return Kind(_map(of_connect(node.values).type))
-    return Kind(_CONNECT.get(node.type, JSON))
+            return ColumnKind(_map(of_connect(node.values).type))
+    return ColumnKind(_CONNECT.get(node.type, JSON))
 
 
-def fields_of(node: Schema | None) -> dict[str, Kind]:
+def fields_of(node: Schema | None) -> dict[str, ColumnKind]:
     """The kinds of the fields of a struct."""
     fields = (node.fields if node else None) or ()
     return {each.field: of_connect(each) for each in fields if each.field is not None}
@@ -98,24 +98,24 @@ class AvroKinds:
             return {}
         return {field["name"]: field["type"] for field in node["fields"]}
 
-    def of(self, schema: Any) -> Kind:
+    def of(self, schema: Any) -> ColumnKind:
         """The kind of values of a type."""
         node = self._one(schema)
         if isinstance(node, list):
-            return Kind(JSON)
+            return ColumnKind(JSON)
         if isinstance(node, str):
-            return Kind(_AVRO.get(node, JSON))
+            return ColumnKind(_AVRO.get(node, JSON))
         if meaning := semantics_of(node):
-            return Kind(meaning.type, meaning.encoding)
+            return ColumnKind(meaning.type, meaning.encoding)
         kind = node["type"]
         match kind:
             case "array":
-                return Kind(f"{self.of(node['items']).type}[]")
+                return ColumnKind(f"{self.of(node['items']).type}[]")
             case "map":
-                return Kind(_map(self.of(node["values"]).type))
+                return ColumnKind(_map(self.of(node["values"]).type))
             case "record":
-                return Kind(self._record(node))
-        return Kind(_NARROW.get(node.get("connect.type"), _AVRO.get(kind, JSON)))
+                return ColumnKind(self._record(node))
+        return ColumnKind(_NARROW.get(node.get("connect.type"), _AVRO.get(kind, JSON)))
 
     def _record(self, schema: Any) -> str:
         # A record within itself has no type in SQL.
@@ -146,7 +146,7 @@ _MYSQL_DECIMALS = ("decimal", "dec", "numeric", "fixed")
 _MYSQL_DIGITS = (10, 0)
 
 
-def of_mysql(text: str) -> Kind:
+def of_mysql(text: str) -> ColumnKind:
     """The kind of values of a MySQL type; unknown types are text.
 
     >>> [of_mysql(text).type for text in ("decimal(12,2)", "int(10) unsigned", "set('a')")]
@@ -154,17 +154,17 @@ def of_mysql(text: str) -> Kind:
     """
     match = _MYSQL_TYPE(text.lower())
     if match is None:
-        return Kind(TEXT)
+        return ColumnKind(TEXT)
     name, arguments = match.groups()
     if name in _MYSQL_DECIMALS:
         digits = [int(part) for part in re.findall(r"\d+", arguments or "")]
         precision, scale = (*digits, *_MYSQL_DIGITS[len(digits) :])
-        return Kind(decimal_type(precision, scale))
+        return ColumnKind(decimal_type(precision, scale))
     kind = _MYSQL.get(name, TEXT)
-    return Kind(f"U{kind}" if "unsigned" in text.lower() and kind in _INTEGERS else kind)
+    return ColumnKind(f"U{kind}" if "unsigned" in text.lower() and kind in _INTEGERS else kind)
 
 
-def of_values(values: Iterable[Any]) -> Kind | None:
+def of_values(values: Iterable[Any]) -> ColumnKind | None:
     """The kind that fits all values; None if all are null.
 
     Numbers get an integer type, else DOUBLE if it has all their digits, else a DECIMAL or text.
@@ -181,10 +181,10 @@ def of_values(values: Iterable[Any]) -> Kind | None:
         # Beside numbers, the texts NaN and Infinity are numbers too.
         numbers = [value for value in there if value not in _NOT_FINITE]
         if len(numbers) < len(there) and all(map(_is_double, numbers)):
-            return Kind("DOUBLE")
+            return ColumnKind("DOUBLE")
     if kinds == {"number"}:
-        return Kind(_number(there))
-    return Kind(kinds.pop() if len(kinds) == 1 else JSON)
+        return ColumnKind(_number(there))
+    return ColumnKind(kinds.pop() if len(kinds) == 1 else JSON)
 
 
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
@@ -238,24 +238,28 @@ _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _TEXTS = ("DATE", "TIME", "TIMETZ", "TIMESTAMP", "TIMESTAMP_NS", "TIMESTAMPTZ", "UUID", TEXT)
 
 
-def common(kinds: Sequence[Kind]) -> Kind:
+def common(kinds: Sequence[ColumnKind]) -> ColumnKind:
     """The kind that fits all of several kinds (at least one), as a schema changed over time.
 
-    >>> common([Kind("INTEGER"), Kind("BIGINT")]).type, common([Kind("DATE"), Kind("UUID")]).type
-    ('BIGINT', 'VARCHAR')
+    >>> common([ColumnKind("INTEGER"), ColumnKind("BIGINT")]).type
+    'BIGINT'
+    >>> common([ColumnKind("DATE"), ColumnKind("UUID")]).type
+    'VARCHAR'
     """
     types = {kind.type for kind in kinds}
     if len(types) == 1:
         return kinds[-1]
     if types <= set(_INTEGERS):
-        return Kind(max(types, key=_INTEGERS.index))
+        return ColumnKind(max(types, key=_INTEGERS.index))
     if types == {"FLOAT", "DOUBLE"}:
-        return Kind("DOUBLE")
+        return ColumnKind("DOUBLE")
     decimals = [each for kind in types if isinstance(each := type_of(kind), sql_type.Decimal)]
     if len(decimals) == len(types):
         scale = max(each.scale for each in decimals)
-        return Kind(decimal_type(max(each.width - each.scale for each in decimals) + scale, scale))
-    return Kind(TEXT if types <= set(_TEXTS) else JSON)
+        return ColumnKind(
+            decimal_type(max(each.width - each.scale for each in decimals) + scale, scale)
+        )
+    return ColumnKind(TEXT if types <= set(_TEXTS) else JSON)
 
 
 # The largest and smallest instants since 1973 in each unit, which are later than numbers of rows.

@@ -41,12 +41,12 @@ from ikebana.processor.authoring.proposing.formats import (
     schema_of,
     value_format,
 )
-from ikebana.processor.authoring.proposing.kinds import AvroKinds, Kind, of_values
+from ikebana.processor.authoring.proposing.kinds import AvroKinds, ColumnKind, of_values
 from ikebana.processor.authoring.proposing.look import columns_seen, look
 from ikebana.processor.base.texts import counted
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import ExpressionError, StepError
-from ikebana.processor.planning.plan import Input, Mode
+from ikebana.processor.planning.plan import Input, InputMode
 from ikebana.processor.topics.input_codec import ColumnTypes, needs_registry
 from ikebana.processor.topics.messages import Message
 
@@ -155,7 +155,7 @@ class Proposal:
     key_columns: tuple[str, ...] = ()
     columns: tuple[ProposedColumn, ...] = ()
     tables: str | None = None
-    mode: Mode = "upsert"
+    mode: InputMode = "upsert"
     options: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -415,7 +415,7 @@ def _widened(proposal: Proposal, source: Input, rows: Sequence[bytes]) -> Propos
             columns.append(column)
             continue
         values = [_decode(row).get(column.name) for row in rows]
-        wide = (of_values(values) or Kind(JSON)).type
+        wide = (of_values(values) or ColumnKind(JSON)).type
         encoding = column.encoding and full_name(column.type, column.encoding)
         if wide == JSON and encoding is None and source.traits.usual_encodings == "always":
             # The values are JSON themselves.

@@ -20,7 +20,7 @@ from ikebana.processor.base.sharding import hop_chunks, owner_of, shard_of
 from ikebana.processor.base.transition import ReadBack
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged, described
 from ikebana.processor.checkpoint.evolution import begun, edit_under_way
-from ikebana.processor.checkpoint.next_step import Desired, Observed, Step, start
+from ikebana.processor.checkpoint.next_step import Desired, Observed, StartStep, start
 from ikebana.processor.checkpoint.parts import moved
 from ikebana.processor.checkpoint.recovering import Left, Unclosed, problems_left, rebuild
 from ikebana.processor.checkpoint.takeover import OutputState
@@ -713,7 +713,7 @@ class MemoryWorld:
         ran = msgspec.structs.replace(begun(birth, logged.offset), shards=shards)
         return Observed(ran, logged, committed)
 
-    def hold(self, step: Step) -> Observed:
+    def hold(self, step: StartStep) -> Observed:
         """Go on with the plan of a step."""
         observed, run = self.look(), self._run
         if not step.fits(observed.logged):
@@ -722,7 +722,7 @@ class MemoryWorld:
         run.written.expect(step.following.final)
         return observed
 
-    def take(self, step: Step) -> None:
+    def take(self, step: StartStep) -> None:
         """Drop the unfinished batch, or distribute the state over another number of shards."""
         run = self._run
         if step.action == "drop":

@@ -44,7 +44,7 @@ class Topics:
         value: Any,
         *,
         partition: int = 0,
-        headers: diff.Headers | None = None,
+        headers: diff.UpdateHeaders | None = None,
         timestamp: int | None = None,
     ) -> None:
         """Append a message: bytes are sent as they are, other data as JSON, None as null.

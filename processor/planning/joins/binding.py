@@ -54,6 +54,7 @@ from ikebana.processor.linear.syntax import (
     tree,
 )
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, Join
+from ikebana.processor.planning.plan import PlanProblem
 from ikebana.processor.planning.relations import Relation
 
 _RESULT = "made"
@@ -247,7 +248,6 @@ def _type_of(sql: str, types: tuple[tuple[str, str], ...], *, condition: bool) -
 
 P = ParamSpec("P")
 H = TypeVar("H", bound=Hashable)
-Problem = tuple[str, str]
 _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _Sides = tuple[Node, Node]
 """The sides of an equality."""
@@ -256,7 +256,7 @@ _Sides = tuple[Node, Node]
 class JoinError(Exception):
     """A join is refused; `problems` are pairs (part of the join, problem)."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[PlanProblem]) -> None:
         super().__init__("; ".join(f"{part}: {problem}" for part, problem in problems))
         self.problems = tuple(problems)
 
@@ -312,7 +312,7 @@ class Examined(NamedTuple):
     `select` and `key` lack expressions that have a problem or read an unknown column.
     """
 
-    problems: tuple[Problem, ...]
+    problems: tuple[PlanProblem, ...]
     select: tuple[tuple[str, Flat], ...]
     key: Flat | None
     bound: BoundJoin | None
@@ -348,7 +348,7 @@ class _Binding:
     """Collects the constraints, filters and predicates of conditions, and their problems."""
 
     def __init__(self, join: Join, relations: Mapping[str, Relation]) -> None:
-        self.problems: list[Problem] = []
+        self.problems: list[PlanProblem] = []
         self.select: list[tuple[str, Flat]] = []
         self.key: Flat | None = None
         self.variables: list[Variable] = []
@@ -549,7 +549,7 @@ def _kind_of(kind: SqlType) -> SqlType:
 _EXACT = type_of("HUGEINT")
 
 
-def _input_problems(join: Join, relations: Mapping[str, Relation]) -> Iterator[Problem]:
+def _input_problems(join: Join, relations: Mapping[str, Relation]) -> Iterator[PlanProblem]:
     """Problems of the aliases of inputs, and of their relations."""
     if len(join.inputs) < 2:
         yield "inputs", "at least two are needed"
@@ -568,7 +568,7 @@ def _input_problems(join: Join, relations: Mapping[str, Relation]) -> Iterator[P
             )
 
 
-def _connection_problems(join: Join, joined: Sequence[frozenset[int]]) -> Iterator[Problem]:
+def _connection_problems(join: Join, joined: Sequence[frozenset[int]]) -> Iterator[PlanProblem]:
     """Inputs that no equality connects; `joined` has the inputs of each variable's terms."""
     if isinstance(join, DeltaJoin) and join.cartesian:
         return
@@ -584,7 +584,7 @@ def _connection_problems(join: Join, joined: Sequence[frozenset[int]]) -> Iterat
             yield "where", f"{what}, or say cartesian: true"
 
 
-def _order_problems(join: Join, joined: Sequence[frozenset[int]] | None) -> Iterator[Problem]:
+def _order_problems(join: Join, joined: Sequence[frozenset[int]] | None) -> Iterator[PlanProblem]:
     """Problems of the orders of lookups; `joined` is None if it is unknown."""
     if isinstance(join, AsOfJoin):
         return
@@ -612,7 +612,7 @@ def _order_problems(join: Join, joined: Sequence[frozenset[int]] | None) -> Iter
 
 def _lock_problems(
     join: Join, relations: Mapping[str, Relation], meeting: Collection[str]
-) -> Iterator[Problem]:
+) -> Iterator[PlanProblem]:
     """Problems of the columns that an as-of join is locked by.
 
     `meeting` has the columns of its left that conditions with the right read.

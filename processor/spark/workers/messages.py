@@ -88,7 +88,7 @@ class MissingContent(msgspec.Struct, frozen=True, tag=True):
     """The receiver needs the job, or the configuration, before it goes on."""
 
 
-Answer = Done | ReadRows | FetchedRow | Raised | MissingContent
+WorkerAnswer = Done | ReadRows | FetchedRow | Raised | MissingContent
 
 
 class DisconnectedError(ConnectionError):
@@ -132,13 +132,13 @@ def receive(connection: socket.socket, kind: type[Message]) -> Message:
     return msgspec.msgpack.decode(_content(connection), type=kind)
 
 
-def receive_answer(connection: socket.socket) -> Answer:
+def receive_answer(connection: socket.socket) -> WorkerAnswer:
     """Receive an answer.
 
     Raises:
         DisconnectedError: the connection has ended.
     """
-    answer: Answer = msgspec.msgpack.decode(_content(connection), type=Answer)
+    answer: WorkerAnswer = msgspec.msgpack.decode(_content(connection), type=WorkerAnswer)
     return answer
 
 

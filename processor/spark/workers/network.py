@@ -21,7 +21,7 @@ from contextlib import suppress
 from ikebana.processor.spark.workers.messages import DisconnectedError, received
 from ikebana.processor.spark.workers.stand_in import short
 
-Address = str | tuple[str, int]
+WorkerAddress = str | tuple[str, int]
 """The path of a socket file, or host and port."""
 VARIABLE = "IKEBANA_SECRET"
 """The environment variable with the secret; Spark hides the values of such names."""
@@ -42,7 +42,7 @@ class StrangerError(OSError):
     """The other end of a connection does not know the secret of the run."""
 
 
-def listening(address: Address) -> socket.socket:
+def listening(address: WorkerAddress) -> socket.socket:
     """Listen at an address; for port 0 the system chooses one.
 
     Without a host name, it listens at all addresses of the machine, also of IPv6 if it has that.
@@ -61,7 +61,7 @@ def listening(address: Address) -> socket.socket:
     return socket.create_server(address, backlog=_BACKLOG)
 
 
-def connected(address: Address) -> socket.socket:
+def connected(address: WorkerAddress) -> socket.socket:
     """Connect to an address.
 
     Raises:
@@ -91,7 +91,7 @@ def connected(address: Address) -> socket.socket:
     return connection
 
 
-def is_heard(address: Address) -> bool:
+def is_heard(address: WorkerAddress) -> bool:
     """Whether a process listens at an address, busy or not."""
     assert not isinstance(address, str), "a file says nothing of who listens"
     with suppress(OSError), socket.create_connection(address, _CONNECTS_WITHIN_S):

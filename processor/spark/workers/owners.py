@@ -21,7 +21,6 @@ from ikebana.errors import LostError
 from ikebana.processor.base.machine import write_whole
 from ikebana.processor.spark.workers import messages, network
 from ikebana.processor.spark.workers.messages import (
-    Answer,
     Ask,
     Done,
     Fetch,
@@ -31,8 +30,9 @@ from ikebana.processor.spark.workers.messages import (
     ReadRequest,
     ReadRows,
     Sealed,
+    WorkerAnswer,
 )
-from ikebana.processor.spark.workers.network import Address
+from ikebana.processor.spark.workers.network import WorkerAddress
 from ikebana.processor.spark.workers.stand_in import FORKS, VARIABLE
 
 Question = TypeVar("Question")
@@ -84,13 +84,13 @@ class Owners(NamedTuple):
         """The path of the socket at which the host forks Spark's Pythons."""
         return f"{self.folder}/{FORKS}"
 
-    def address(self, number: int) -> Address:
+    def address(self, number: int) -> WorkerAddress:
         """Return the address of an owner."""
         if self.ports:
             return self.folder, self.ports[number]
         return f"{self.folder}/owner-{number}"
 
-    def reader(self, number: int) -> Address:
+    def reader(self, number: int) -> WorkerAddress:
         """Return the address of a reader."""
         if self.ports:
             return self.folder, self.ports[self.processes + number]
@@ -109,7 +109,7 @@ class Owners(NamedTuple):
 
         A client that connects before the host is ready waits.
         """
-        kinds: dict[Address, str] = {self.forks: FORKS} if forks else {}
+        kinds: dict[WorkerAddress, str] = {self.forks: FORKS} if forks else {}
         kinds |= {self.address(number): "owner" for number in range(self.processes)}
         kinds |= {self.reader(number): "reader" for number in range(self.readers)}
         return {network.listening(address): kind for address, kind in kinds.items()}
@@ -136,12 +136,12 @@ def run(
     of_host: dict[Owners, list[int]] = {}
     for shard in sorted(rows):
         of_host.setdefault(hosts[shard], []).append(shard)
-    by_owner: dict[Address, list[int]] = {}
+    by_owner: dict[WorkerAddress, list[int]] = {}
     for host, shards in of_host.items():
         for at, shard in enumerate(shards, shards[0]):
             by_owner.setdefault(host.address(at % host.processes), []).append(shard)
 
-    def run_all(owner: Address) -> dict[int, Done | None]:
+    def run_all(owner: WorkerAddress) -> dict[int, Done | None]:
         return {
             shard: _run(owner, job, digest, shard, states[shard], rows[shard])
             for shard in by_owner[owner]
@@ -154,7 +154,11 @@ def run(
 
 
 def read(
-    readers: Sequence[Address], config: bytes, digest: str, batch: int, shares: Sequence[object]
+    readers: Sequence[WorkerAddress],
+    config: bytes,
+    digest: str,
+    batch: int,
+    shares: Sequence[object],
 ) -> list[tuple[int, bytes]] | None:
     """Have readers read the shares of a batch, side by side; None if they cannot be reached.
 
@@ -180,7 +184,7 @@ def read(
     return [row for each in answers if each is not None for row in each.rows]
 
 
-def fetch(reader: Address, path: str, start: int, size: int) -> bytes | None:
+def fetch(reader: WorkerAddress, path: str, start: int, size: int) -> bytes | None:
     """Fetch a row that a reader has left on another machine; None if it is not reached.
 
     Raises:
@@ -192,7 +196,12 @@ def fetch(reader: Address, path: str, start: int, size: int) -> bytes | None:
 
 
 def _run(
-    owner: Address, job: bytes, digest: str, shard: int, state: bytes | None, rows: list[bytes]
+    owner: WorkerAddress,
+    job: bytes,
+    digest: str,
+    shard: int,
+    state: bytes | None,
+    rows: list[bytes],
 ) -> Done | None:
     ask = Ask(digest, shard, state, [len(row) for row in rows])
     answer = _answered(owner, f"owns shard {shard}", ask, rows, job)
@@ -201,12 +210,12 @@ def _run(
 
 
 def _answered(
-    address: Address,
+    address: WorkerAddress,
     does: str,
     request: Ask | ReadRequest | Fetch,
     rows: list[bytes],
     content: bytes,
-) -> Answer | None:
+) -> WorkerAnswer | None:
     """Send a request to a process, and its `content` if the process does not have it yet.
 
     `does` describes the process in errors.  Returns None if no process listens there.
@@ -301,7 +310,7 @@ def hosts_of(raw: bytes) -> dict[int, Owners]:
     return {shard: hosts[name] for shard, name in enumerate(placement.shards)}
 
 
-def readers_of(raw: bytes) -> list[Address]:
+def readers_of(raw: bytes) -> list[WorkerAddress]:
     """Return the readers of all hosts, alternating between hosts."""
     placement = msgspec.msgpack.decode(raw, type=Placement)
     hosts = [Owners.read_from(placement.hosts[name]) for name in sorted(placement.hosts)]

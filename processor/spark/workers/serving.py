@@ -35,7 +35,6 @@ from ikebana.processor.engine.task import Job, OpenShards, encode_state
 from ikebana.processor.spark.source_task import SourceConfig, connected, packed_rows
 from ikebana.processor.spark.workers import left_rows, messages, network
 from ikebana.processor.spark.workers.messages import (
-    Answer,
     Ask,
     Done,
     Fetch,
@@ -44,6 +43,7 @@ from ikebana.processor.spark.workers.messages import (
     Raised,
     ReadRows,
     Sealed,
+    WorkerAnswer,
 )
 from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, Owners
 from ikebana.processor.spark.workers.stand_in import VARIABLE
@@ -143,7 +143,7 @@ class _CachedContent(Generic[Content]):
         self._content: Content | None = None
 
     def answer(
-        self, connection: socket.socket, digest: str, do: Callable[[Content], Answer]
+        self, connection: socket.socket, digest: str, do: Callable[[Content], WorkerAnswer]
     ) -> None:
         """Request the content if it is not there, call `do` with it, and send the answer."""
         sealed = None
@@ -154,7 +154,7 @@ class _CachedContent(Generic[Content]):
         if _is_closed(connection):
             return
 
-        def run() -> Answer:
+        def run() -> WorkerAnswer:
             content = self._opened(digest, sealed)
             calls.arm()
             return do(content)
@@ -173,7 +173,7 @@ class _CachedContent(Generic[Content]):
         return self._content
 
 
-def _answer(connection: socket.socket, do: Callable[[], Answer]) -> None:
+def _answer(connection: socket.socket, do: Callable[[], WorkerAnswer]) -> None:
     """Send the result of a function, or the error that it raises."""
     try:
         result = do()
