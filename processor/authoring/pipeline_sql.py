@@ -460,7 +460,11 @@ def _text(token: Token) -> str:
 
 
 _STATED = {"pipeline", *filter(None, _SECTIONS.values())}
-_NO_PIPELINE = "is missing: write CREATE PIPELINE name"
+_OF_PIPELINE = {*PipelineFile.keys()} - {*_SECTIONS.values()}
+_NO_PIPELINE = (
+    "is missing: write CREATE PIPELINE name WITH (kafka = (bootstrap.servers = '…'), "
+    "run = (checkpoint = '…'))"
+)
 
 
 def read_sql(text: str, environ: Mapping[str, str]) -> Document:
@@ -480,17 +484,20 @@ class _Reader:
 
     def document(self) -> Document:
         """The document of all statements together."""
-        for number, each in enumerate(_statements(tokens(self._text)), start=1):
+        statements = [*_statements(tokens(self._text))]
+        for number, each in enumerate(statements, start=1):
             self._take(number, each)
-        if "pipeline" not in self._value and "pipeline" not in self._unread:
-            self._refuse("pipeline", _NO_PIPELINE)
-            self._unread.add("pipeline")
+        if "pipeline" not in self._value:
+            if not self._unread & {"pipeline", *_SECTIONS.values()}:
+                self._refuse("pipeline", _NO_PIPELINE)
+            self._unread |= _OF_PIPELINE
         for section in ("inputs", "operators", "outputs"):
             if any(path.partition(".")[0] == section for path in self._unread):
                 # The section may be in a statement that could not be read.
                 self._value.setdefault(section, {})
         unread, lines = frozenset(self._unread), self._lines
-        return Document(self._value, lines, self._problems, unread, self._columns)
+        value = self._value if statements else None
+        return Document(value, lines, self._problems, unread, self._columns)
 
     def _take(self, number: int, tokens: list[Token]) -> None:
         statement = _Statement()
@@ -519,7 +526,7 @@ class _Reader:
             self._unread.add(section)
         else:
             # The pipeline's statement: its name and all settings may be lost.
-            self._unread |= {*PipelineFile.keys()} - {*_SECTIONS.values()}
+            self._unread |= _OF_PIPELINE
 
     def _pipeline(self, statement: _Statement, first: Token) -> None:
         if "pipeline" in self._value:

@@ -1,6 +1,5 @@
 """Queries that DuckDB parses and binds over tables without rows: trees, types and problems."""
 
-import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
@@ -8,23 +7,19 @@ from typing import Any
 import duckdb
 import msgspec
 
-from ikebana.processor.base.texts import hint, instead
 from ikebana.processor.linear.database import asked, connection, first_line
+from ikebana.processor.linear.duckdb_messages import TableTypes, in_words, names_in
 from ikebana.processor.linear.functions import FunctionError
 from ikebana.processor.linear.json_text import quoted
-from ikebana.processor.linear.scope import ExpressionError
+from ikebana.processor.linear.scope import ExpressionError, is_ours
 from ikebana.processor.linear.sql_functions import (
     as_written,
     declare,
     has_user_aggregate,
     place_as_written,
     user_aggregate,
-    with_short_names,
 )
 from ikebana.processor.linear.syntax import TOO_DEEP, Node, remedy, tokens
-
-TableTypes = Mapping[str, Mapping[str, str]]
-"""The types of columns, by the tables' names."""
 
 
 class SqlQueryError(Exception):
@@ -43,6 +38,10 @@ class SqlQueryError(Exception):
         before = as_written(text)[:at]
         line, start = before.count("\n") + 1, before.rfind("\n") + 1
         return f"line {line}, column {at - start + 1}: {self.problem}"
+
+
+class BindingError(SqlQueryError):
+    """DuckDB does not take the query either."""
 
 
 def query_tree(text: str) -> Node:
@@ -90,9 +89,7 @@ def bound(
             database.execute(f"CREATE TEMP MACRO {quoted(name)}() AS NULL::{kind}")
         rows = database.execute(f"DESCRIBE\n{bindable(text)}\n").fetchall()
     except duckdb.Error as error:
-        said = with_short_names(str(error))
-        problem, at = _placed(str(error), text)
-        raise SqlQueryError(_without_names(problem, said, tables), at) from None
+        raise BindingError(in_words(error, tables), _place(error, text)) from None
     finally:
         database.execute("ROLLBACK")
         database.close()
@@ -140,7 +137,8 @@ def types_of(expressions: Iterable[str], columns: Mapping[str, str]) -> list[str
         )
         return [str(row[1]) for row in rows.fetchall()]
     except duckdb.Error as error:
-        raise ExpressionError(first_line(error)) from None
+        named = {name: kind for name, kind in columns.items() if not is_ours(name)}
+        raise ExpressionError(in_words(error, {"": named})) from None
 
 
 def constant(expression: str) -> Any:
@@ -148,7 +146,7 @@ def constant(expression: str) -> Any:
     try:
         ((value,),) = asked(f"SELECT {expression}")
     except duckdb.Error as error:
-        raise ExpressionError(first_line(error)) from None
+        raise ExpressionError(in_words(error)) from None
     return value
 
 
@@ -176,42 +174,10 @@ def common_type(kinds: Iterable[str]) -> str:
     try:
         ((_, kind, *_),) = connection().execute(f"DESCRIBE {both}").fetchall()
     except duckdb.Error as error:
-        raise ExpressionError(first_line(error)) from None
+        raise ExpressionError(in_words(error)) from None
     return str(kind)
 
 
-def _without_names(problem: str, error: str, tables: TableTypes) -> str:
-    """The problem, with the existing names if it is a missing name."""
-    if (column := _NO_COLUMN.search(problem)) is not None:
-        name, of = column["name"] or column["own"], column["table"]
-        whose = "" if of is None else f' of "{of}"'
-        if of is not None and of not in tables:
-            return f'there is no column "{name}"{whose}{_nearest(name, error)}'
-        names = {n for c in tables.values() for n in c} if of is None else tables[of]
-        return f'there is no column "{name}"{whose}{instead(name, names)}'
-    if (table := _NO_TABLE.search(problem)) is not None:
-        return f'FROM names no "{table["name"]}"{_nearest(table["name"], error)}'
-    if (function := _NO_FUNCTION.search(problem)) is not None:
-        meant = re.search(r'Did you mean "(.+?)"', error)
-        close = f"; did you mean {meant[1]}()?" if meant else ""
-        return f"there is no function {function['name']}(){close}"
-    if "Window functions are not supported here" in problem:
-        return "a window function stands in the select list or QUALIFY, with OVER (…) behind it"
-    return problem
-
-
-def _nearest(word: str, error: str) -> str:
-    """Suggest the names that DuckDB lists in an error, which are not all that there are."""
-    names = re.findall(r'"([^"]*)"', error.partition("Candidate")[2].partition("LINE")[0])
-    return hint(word, names) or (f"; the nearest are {', '.join(sorted(names))}" if names else "")
-
-
-_NO_COLUMN = re.compile(
-    r'Referenced column "(?P<name>.*)" not found in FROM clause!'
-    r'|Table "(?P<table>.*)" does not have a column named "(?P<own>.*)"'
-)
-_NO_TABLE = re.compile(r'Referenced table "(?P<name>.*)" not found!')
-_NO_FUNCTION = re.compile(r"Function with name (?P<name>\S+) does not exist!")
 _ONE_SELECT = "it must be one query that begins with SELECT or WITH"
 PIVOT = (
     "write PIVOT as sums with FILTER, as in sum(x) FILTER (WHERE kind = 'a'), and UNPIVOT as "
@@ -219,10 +185,9 @@ PIVOT = (
 )
 
 
-def _placed(error: str, text: str) -> tuple[str, int | None]:
-    """The problem, and where it is: DuckDB shows the line, and carets below the place."""
-    problem, lines = first_line(error), error.split("\n")
-    for shown, caret in pairwise(lines):
+def _place(error: Exception, text: str) -> int | None:
+    """Where the fault is: DuckDB shows the line, and carets below the place, or quotes a name."""
+    for shown, caret in pairwise(str(error).split("\n")):
         number, _, excerpt = shown.removeprefix("LINE ").partition(": ")
         if not shown.startswith("LINE ") or set(caret.strip()) != {"^"} or not number.isdigit():
             continue
@@ -232,5 +197,11 @@ def _placed(error: str, text: str) -> tuple[str, int | None]:
         cut = excerpt.removeprefix("...")
         column -= len(excerpt) - len(cut)
         if 0 <= line < len(parts) and (at := parts[line].find(cut.removesuffix("..."))) >= 0:
-            return problem, sum(len(each) + 1 for each in parts[:line]) + at + column
-    return problem, None
+            return sum(len(each) + 1 for each in parts[:line]) + at + column
+    for name in names_in(error):
+        places = [
+            each.at for each in tokens(text) if each.text.strip("\"'").lower() == name.lower()
+        ]
+        if len(places) == 1:
+            return places[0]
+    return None

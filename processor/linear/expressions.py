@@ -44,6 +44,7 @@ from ikebana.processor.base.texts import hint
 from ikebana.processor.linear.allowed import LOOSE, loose, refuse_bare, refuse_call
 from ikebana.processor.linear.bound_query import types_of
 from ikebana.processor.linear.database import asked, first_line
+from ikebana.processor.linear.duckdb_messages import in_words
 from ikebana.processor.linear.json_text import JSON, field_of, literal, quoted
 from ikebana.processor.linear.scope import (
     KEY,
@@ -81,7 +82,7 @@ def misfits(root: Node, types: Mapping[str, str]) -> tuple[str, ...]:
 def _misfits(text: str, types: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     problems = ((node, _problem(node, dict(types))) for node in _evaluated(tree(text)))
     return tuple(
-        f"{plain(text_of(node))} can never be evaluated: {problem}"
+        f"{plain(text_of(node))} can never be evaluated: {in_words(problem)}"
         for node, problem in problems
         if problem is not None
     )
@@ -583,7 +584,7 @@ def _type_text(cast: Node) -> str:
     try:
         ((kind,),) = asked(f"SELECT typeof({text_of(child)})")
     except duckdb.Error as error:
-        raise ExpressionError(first_line(error)) from None
+        raise ExpressionError(in_words(error)) from None
     return str(kind)
 
 

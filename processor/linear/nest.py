@@ -23,7 +23,8 @@ import pyarrow as pa
 
 from ikebana.codecs import sql_type
 from ikebana.codecs.sql_type import SqlType, type_of
-from ikebana.processor.linear.database import described, first_line, source_of
+from ikebana.processor.linear.database import described, source_of
+from ikebana.processor.linear.duckdb_messages import in_words
 from ikebana.processor.linear.expressions import Expression, parse
 from ikebana.processor.linear.json_text import (
     BLOB,
@@ -123,7 +124,7 @@ class Layers:
             try:
                 self.type_of(name)
             except duckdb.Error as error:
-                self.refuse(part, first_line(error), text)
+                self.refuse(part, in_words(error), text)
         return name
 
     def _column(self, name: str, sql: str, reason: str) -> None:
@@ -261,7 +262,7 @@ class Layers:
 
     def refuse(self, part: str, problem: str, text: str | None = None) -> NoReturn:
         """Refuse a part of the step.  Raises: StepError."""
-        shown = "" if text is None else f"{text}: "
+        shown = "" if text is None or problem.startswith(text) else f"{text}: "
         raise StepError(self.step, part, f"{shown}{problem}")
 
 

@@ -594,7 +594,7 @@ def _of_select(steps: Iterable[Step], path: str, problem: str) -> str:
                 None,
             )
             if written is not None and path.endswith(f".{name}"):
-                return f'"{name}"{problem.removeprefix(written)}'
+                return f'"{name}": {problem.removeprefix(f"{written}: ")}'
     return problem
 
 

@@ -264,6 +264,11 @@ class QueryTranslation:
             is_single = len(list(named(self._node, name))) == 1 and not view.names
             view.relation = self.query(view.node, view.views, bounds if is_single else NOT_BOUND)
             fields = list(view.relation.types)
+            if len(view.names) > len(fields):
+                problem = (
+                    f'"{name}" names {len(view.names)} columns, and its query has {len(fields)}'
+                )
+                raise SqlQueryError(problem, node.get("query_location"))
             if view.names and fields[: len(view.names)] != [*view.names]:
                 columns = zip(
                     [*view.names, *fields[len(view.names) :]], map(quoted, fields), strict=True

@@ -127,8 +127,8 @@ MISTAKES = {
     "type mismatch": (
         "      - amount > 10",
         "      - amount > true",
-        "operators.large.where.0: amount > true: Binder Error: Cannot compare values of type "
-        "DECIMAL(18,2) and type BOOLEAN - an explicit cast is required",
+        "operators.large.where.0: amount > true: cannot compare DECIMAL(18,2) and BOOLEAN; "
+        "cast one of them, as in x::DECIMAL(18,2)",
     ),
     "subquery": (
         "      - id > 0",
@@ -145,7 +145,7 @@ MISTAKES = {
     "clock": (
         "      placed: placed",
         "      placed: now()",
-        "operators.large.select.placed: now(): now() depends on more than the datum; until when a "
+        "operators.large.select.placed: now() depends on more than the datum; until when a "
         "row counts is its valid_until, and when it happened its input's event_time",
     ),
     "unknown column": (

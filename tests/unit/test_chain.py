@@ -413,7 +413,7 @@ def test_bytes_go_through_python_as_they_are() -> None:
                 ("two", select(a="now()")),
             ],
             *("two", 1, "select.a"),
-            "now(): now() depends on more than the datum; until when a row counts is its "
+            "now() depends on more than the datum; until when a row counts is its "
             "valid_until, and when it happened its input's event_time",
         ),
         (

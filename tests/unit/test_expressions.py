@@ -139,8 +139,8 @@ def refusal(text: str, scope: Scope = OPEN) -> str:
             "or cast it, as in x::BIGINT",
         ),
         ("x = X", 'the type of "x" is not known here; declare it under inputs.orders.columns.x'),
-        ("a::FOO", "Catalog Error: Type with name FOO does not exist!"),
-        ("ATTACH '/tmp/x'", "Catalog Error: Type with name ATTACH does not exist!"),
+        ("a::FOO", "there is no type FOO"),
+        ("ATTACH '/tmp/x'", "there is no type ATTACH"),
         ("x IS NULL AND X IS NULL", '"X" and "x" differ in case alone, which SQL does not see'),
         ("at", 'syntax error at or near "at"; names that SQL reserves stand in double quotes'),
         (

@@ -152,7 +152,7 @@ def test_operators(operators: list[Operator], expected: Problems) -> None:
             [select(a="1", b="now()")],
             (
                 "operators.op.select.b",
-                "now(): now() depends on more than the datum; until when a row counts is its "
+                "now() depends on more than the datum; until when a row counts is its "
                 "valid_until, and when it happened its input's event_time",
             ),
             id="select",

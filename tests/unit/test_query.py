@@ -335,7 +335,11 @@ def test_a_cast_is_not_the_field_of_its_name() -> None:
             "select.b",
             '"X" and "x" differ in case alone, which SQL does not see',
         ),
-        ([select(r="lower(1, 2)")], "select.r", "lower(1, 2): Binder Error: No function matches"),
+        (
+            [select(r="lower(1, 2)")],
+            "select.r",
+            "lower(1, 2): lower() does not take (INTEGER, INTEGER)",
+        ),
         ([select(a="1"), select(r="b")], "select.r", 'b: there is no column "b"; there are a'),
     ],
 )

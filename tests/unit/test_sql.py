@@ -180,7 +180,7 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ),
         (
             "SELECT a FROM t WHERE a > ikebana_now()",
-            "Cannot compare values of type BIGINT and type TIMESTAMP",
+            "cannot compare BIGINT and TIMESTAMP; cast one of them",
         ),
         ("SELECT a AS ikebana_a FROM t", 'no column can be named "ikebana_a"'),
         (
@@ -212,7 +212,7 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ),
         (
             "SELECT a, lag(row_number() OVER (ORDER BY a)) OVER (ORDER BY b) AS x FROM t",
-            "line 1, column 15: Binder Error: window function calls cannot be nested",
+            "line 1, column 15: window functions cannot have such a function as an argument",
         ),
         (
             "SELECT sum(a) OVER (ORDER BY a, b RANGE 1 PRECEDING) AS s FROM t",
@@ -257,7 +257,7 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ),
         (
             "SELECT (SELECT a, d FROM u LIMIT 1) AS x FROM t",
-            "Binder Error: Subquery returns 2 columns",
+            "a subquery for one value must select 1 column; it selects 2",
         ),
         ("SELECT t FROM t", 'line 1, column 8: "t" is no column of what FROM names'),
         ("SELECT rowid FROM t", 'line 1, column 8: "rowid" is no column of what FROM names'),
@@ -269,14 +269,18 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "WITH v AS (SELECT a FROM t ORDER BY a LIMIT 500%) SELECT a FROM v",
             "Limit percent out of range",
         ),
-        ("SELECT a FROM t UNION SELECT a, d FROM u", "Binder Error"),
+        ("SELECT a FROM t UNION SELECT a, d FROM u", "must select as many columns as each other"),
+        (
+            "WITH v(x, y) AS (SELECT a FROM t) SELECT x FROM v",
+            'line 1, column 49: "v" names 2 columns, and its query has 1',
+        ),
         ("DELETE FROM t", "it must be one query that begins with SELECT or WITH"),
         ("SELECT a FROM t; SELECT a FROM t", "it must be one query"),
         ("SELECT avg(a) EXPORT_STATE AS s FROM t", "line 1, column 8: EXPORT_STATE is not"),
         ("SELECT t.a FROM t POSITIONAL JOIN u", "line 1, column 19: POSITIONAL JOIN is by an"),
         ("SELECT unnest({'x': a}) FROM t", "unnest() in a select list takes a list; this is STR"),
         ("SELECT a FROM t, repeat('x', 2) r", "line 1, column 18: repeat() in FROM is not suppor"),
-        ("SELECT t.a FROM t ASOF JOIN u ON t.a + u.d > 3", "Missing ASOF JOIN inequality"),
+        ("SELECT t.a FROM t ASOF JOIN u ON t.a + u.d > 3", "ASOF JOIN needs an inequality in ON"),
         (
             "SELECT t.a FROM t LEFT JOIN range(t.a) r(n) ON n > 1",
             "line 1, column 19: a list of columns is joined by a comma, or by LEFT JOIN … ON true",

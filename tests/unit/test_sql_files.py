@@ -146,10 +146,13 @@ def test_variables_stand_in_texts_and_queries(tmp_path: Path) -> None:
             SOURCE + VIEW + SINK,
             [
                 "pipeline: is missing: write CREATE PIPELINE name",
-                "run.checkpoint: is missing",
-                "kafka.bootstrap.servers: is missing",
             ],
             id="no pipeline",
+        ),
+        pytest.param(
+            "CREATE PIPELIN p;" + SOURCE + VIEW + SINK,
+            ['statement 1: "PIPELIN" begins no statement of a pipeline'],
+            id="a word of CREATE that there is not",
         ),
         pytest.param(
             HEAD
@@ -251,6 +254,14 @@ def test_all_problems_are_told_with_line_and_column(
     found = problems(text, tmp_path)
 
     assert [each[: len(said)] for each, said in zip(found, told, strict=True)] == told
+
+
+def test_a_file_without_statements_is_empty(tmp_path: Path) -> None:
+    path = tmp_path / "shop.sql"
+    path.write_text("-- nothing\n;\n")
+
+    with pytest.raises(ConfigError, match="it is empty"):
+        pipeline.read(path, environ={})
 
 
 def test_a_second_file_has_settings_over_those_of_the_first(tmp_path: Path) -> None:
