@@ -40,9 +40,9 @@ try:
 except ImportError:
     _put_together = None  # type: ignore[assignment]
 try:
-    from ikebana.compiled._taking_apart import taken_apart as _taken_apart
+    from ikebana.compiled._taking_apart import taken_apart as _divided
 except ImportError:
-    _taken_apart = None  # type: ignore[assignment]
+    _divided = None  # type: ignore[assignment]
 
 EntryChange = tuple[bytes, bytes | None]
 """A key with its value, or None if it is deleted."""
@@ -300,14 +300,14 @@ def encode(changes: list[EntryChange], *, is_passing: bool = False) -> bytes:
     if is_passing or len(changes) < _FEWEST:
         return _as_they_are(changes)
     sample = _sample(changes)
-    packed = taken_apart(sample)
+    packed = divided(sample)
     if packed is None:
         return _as_they_are(changes)
     plain = _as_they_are(sample)
     if len(compressed(packed)) >= len(compressed(plain)):
         return plain if sample is changes else _as_they_are(changes)
     if sample is not changes:
-        packed = taken_apart(changes)
+        packed = divided(changes)
     return _as_they_are(changes) if packed is None else _IN_COLUMNS + packed
 
 
@@ -406,11 +406,11 @@ class Streams(msgspec.Struct, array_like=True, frozen=True):
     columns: list[NumberColumn]
 
 
-def taken_apart(changes: list[EntryChange]) -> bytes | None:
+def divided(changes: list[EntryChange]) -> bytes | None:
     """Divide changes; None if they have too many texts, or there is no compiled code."""
-    if _taken_apart is None:
+    if _divided is None:
         return None
-    streams = _taken_apart(changes)
+    streams = _divided(changes)
     return None if streams is None else msgspec.msgpack.encode(streams)
 
 

@@ -262,14 +262,14 @@ def verify(files: FileStore, manifest: Manifest) -> None:
     version = 0
     for run in manifest.runs:
         head, blocks = runs.read(files, run.name)
-        entries_found = sum(len(block) for block in blocks)
+        count = sum(len(block) for block in blocks)
         said = (manifest.checkpoint, manifest.shard, run.lower, run.upper, [run.state])
         actual = (head.checkpoint, head.shard, head.lower, head.upper, head.states[-1:])
-        if said != actual or run.lower != version or entries_found != run.entries:
+        if said != actual or run.lower != version or count != run.entries:
             raise StateFileError(
                 f'state file "{run.name}" is not in line with the manifest of shard '
                 f"{manifest.shard}: it holds versions {head.lower} to {head.upper} with "
-                f"{entries_found} entries"
+                f"{count} entries"
             )
         version = run.upper
 

@@ -90,7 +90,7 @@ def _named(error: LocalDamageError) -> Exception:
     return SpaceError(f"a disk is full: {error}", hint="Make space on it; nothing is lost.")
 
 
-def _unmade(path: Path, error: OSError) -> Exception:
+def _folder_error(path: Path, error: OSError) -> Exception:
     """Name why the folder of a database cannot be made."""
     if error.errno in _FULL_CODES:
         return SpaceError(
@@ -174,7 +174,7 @@ class SharedDatabase:
         try:
             private_folder(path)
         except OSError as error:
-            raise _unmade(path, error) from error
+            raise _folder_error(path, error) from error
         options = tuned()
         try:
             # The column family is named, or an existing database would keep its old options.

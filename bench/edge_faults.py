@@ -475,8 +475,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "    if not times:\n",
     ),
     "edge:acts: a session that was stopped ends its run by what came of it": (
-        "tests/unit/test_given_session.py::test_a_session_that_is_stopped",
-        "processor/spark/given_session.py",
+        "tests/unit/test_caller_session.py::test_a_session_that_is_stopped",
+        "processor/spark/caller_session.py",
         "        self.begin()\n        return True\n",
         "        return True\n",
     ),

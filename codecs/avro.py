@@ -251,11 +251,11 @@ class AvroUpserts(KeyedUpserts):
             needs=Fields(names, declared, judges=needs.judges),
             takes=[Take((), self._columns), key if needs.key else None],
         )
-        self._told_by_header = framing == "headers" and key_format == "avro"
+        self._keys_in_headers = framing == "headers" and key_format == "avro"
 
     def key(self, key: bytes | None) -> bytes | None:
         # Headers, which may name the schema, are not available here.
-        return None if self._told_by_header else super().key(key)
+        return None if self._keys_in_headers else super().key(key)
 
     def _row(self, row_key: bytes | None, value: bytes, headers: Headers) -> Change:
         if (parts := self._values.parts(value, headers)) and (image := parts[0]) is not None:

@@ -234,7 +234,7 @@ class Compiler:
             return others[0]._replace(bare=bare, least=1)
         meant = any(node.meant for node in others)
         if self._apart:
-            return CompiledType(*self._told_apart(nodes), 1, meant)
+            return CompiledType(*self._tagged_union(nodes), 1, meant)
         by_type: dict[Any, Convert | None] = {}
         by_fields: dict[frozenset[str], Convert | None] = {}
         for node in others:
@@ -259,7 +259,7 @@ class Compiler:
 
         return CompiledType(bare, convert, 1, meant)
 
-    def _told_apart(self, nodes: Sequence[CompiledType]) -> tuple[Any, Convert]:
+    def _tagged_union(self, nodes: Sequence[CompiledType]) -> tuple[Any, Convert]:
         """A union with each branch in a record of one field, which takes no more bytes.
 
         Without it, a float and a double, or two records with the same fields, are the same
@@ -504,9 +504,9 @@ class _Planning:
         if needs.only is not None and name not in needs.only:
             return _Context(None, depth=depth)
         inner = ALL if needs.only is None else needs.only[name]
-        given_encoding = needs.encodings.get(name)
-        encoding = given_encoding and self._compiler.node(field["type"], inner).open_to(
-            given_encoding
+        declared_encoding = needs.encodings.get(name)
+        encoding = declared_encoding and self._compiler.node(field["type"], inner).open_to(
+            declared_encoding
         )
         return _Context(inner, encoding, depth=depth)
 

@@ -274,7 +274,7 @@ def _or_text(conversion: _Conversion) -> _Conversion:
     return convert
 
 
-def _untold(text: str) -> Any:
+def _not_convertible(text: str) -> Any:
     raise ValueError
 
 
@@ -333,7 +333,7 @@ def _conversion(mysql_type: str, declared: str | None, sql_type: int | None) -> 
         return _number if isinstance(kind, Decimal) else _BY_DECLARED_TYPE.get(str(kind))
     if sql_type is None:
         # Other types of MySQL stay text.  Without any type, the meaning is unknown.
-        return None if name else _untold
+        return None if name else _not_convertible
     return _BY_SQL_TYPE.get(sql_type)
 
 

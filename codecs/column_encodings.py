@@ -322,7 +322,7 @@ def full_name(kind: str, name: str) -> str:
     >>> full_name("DECIMAL(12,2)[]", "decimal")
     'decimal:2[]'
     """
-    items, arrays = _taken_apart(kind)
+    items, arrays = _items_and_depth(kind)
     if name == "decimal":
         name = f"decimal:{items.scale if isinstance(items, Decimal) else 0}"
     # The document in a text may be an array.
@@ -332,14 +332,14 @@ def full_name(kind: str, name: str) -> str:
 
 def usual_name(kind: str, usual: WhenUsual) -> str | None:
     """The full name of the usual encoding of a column; None if it has none."""
-    items, arrays = _taken_apart(kind)
+    items, arrays = _items_and_depth(kind)
     name = _USUAL.get(str(items))
     if usual == "never" or name is None:
         return None
     return name + (_NAMED if usual == "named" else _ASSUMED) + _ITEMS * arrays
 
 
-def _taken_apart(kind: str) -> tuple[SqlType, int]:
+def _items_and_depth(kind: str) -> tuple[SqlType, int]:
     """Split a type into the type of the items, and the number of arrays around them."""
     items, arrays = parsed(kind), 0
     while isinstance(items, List | Array):

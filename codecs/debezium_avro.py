@@ -61,7 +61,7 @@ class DebeziumAvro:
         self._columns, self._key_columns = needs.columns, needs.key
         self._before = needs.before
         self._tables = None if needs.tables is None else DebeziumTables(needs.tables)
-        self._told_by_header = framing == "headers"
+        self._keys_in_headers = framing == "headers"
         declared = encodings(needs.encodings)
         keys = AvroDecoder(
             schemas,
@@ -108,7 +108,7 @@ class DebeziumAvro:
 
     def key(self, key: bytes | None) -> bytes | None:
         # Headers, which may name the schema, are not available here.
-        return None if self._told_by_header else self._keys.of_kafka(key)
+        return None if self._keys_in_headers else self._keys.of_kafka(key)
 
     def changes(
         self, key: bytes | None, value: bytes | None, headers: Headers
@@ -288,13 +288,13 @@ class CompiledAvro:
         """`Ignored` if the event's table is not selected."""
         if not self._of_tables:
             return None
-        is_wanted = self._sources.get(source)
-        if is_wanted is None:
+        is_selected = self._sources.get(source)
+        if is_selected is None:
             if len(self._sources) >= _MOST_SOURCES:
                 self._sources.clear()
-            is_wanted = self._in_selected_table(source and msgspec.json.decode(source))
-            self._sources[source] = is_wanted
-        return None if is_wanted else Ignored("table")
+            is_selected = self._in_selected_table(source and msgspec.json.decode(source))
+            self._sources[source] = is_selected
+        return None if is_selected else Ignored("table")
 
 
 def _only(names: Sequence[str]) -> dict[str, Fields]:

@@ -267,7 +267,7 @@ class Rows:
         document = row.__class__ is str
         if document:
             row, plan = of_extended_json(decode.document(row.encode())), self._in_documents
-        absent = self._taken_out(row) if careful else ()
+        absent = self._remove_unavailable(row) if careful else ()
         if self._columns is not None and (careful or not self._exact):
             row = {name: row[name] for name in row if name in self._columns}
         convert_columns(row, plan)
@@ -278,7 +278,7 @@ class Rows:
         columns: dict[str, Raw] = self._names(raw)
         return columns.keys()
 
-    def _taken_out(self, row: Row) -> tuple[str, ...]:
+    def _remove_unavailable(self, row: Row) -> tuple[str, ...]:
         """Remove unavailable values from a row, and return their names."""
         is_one = self._unavailable.is_one
         absent = tuple(name for name, value in row.items() if is_one(value))

@@ -107,7 +107,7 @@ def pool_of(files: Sequence[File]) -> Any:
             parsed[-1].name = path
         for each in parsed:
             for path in each.dependency:
-                _add_known(pool, path, others={other.name for other in parsed})
+                _add_well_known(pool, path, others={other.name for other in parsed})
             pool.Add(each)
         pool.FindFileByName(parsed[-1].name)
     except (of.message.DecodeError, KeyError, TypeError, IndexError):
@@ -115,7 +115,7 @@ def pool_of(files: Sequence[File]) -> Any:
     return pool
 
 
-def _add_known(pool: Any, path: str, others: set[str]) -> None:
+def _add_well_known(pool: Any, path: str, others: set[str]) -> None:
     """Add a well-known file that schemas import, unless it is there.
 
     Raises: SchemaUnknown, if it is none of the well-known files.
@@ -133,7 +133,7 @@ def _add_known(pool: Any, path: str, others: set[str]) -> None:
     except ImportError:
         raise SchemaUnknown(f'its schema imports "{path}", which is not known') from None
     for other in module.DESCRIPTOR.dependencies:
-        _add_known(pool, other.name, others)
+        _add_well_known(pool, other.name, others)
     pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
 
 

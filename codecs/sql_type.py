@@ -348,7 +348,7 @@ class _Reader:
         if is_word and name == "NATIONAL":
             name = self._word("CHARACTER", "CHAR") or self.refuse()
         if name in ("STRUCT", "ROW", "MAP", "UNION", "ENUM", "TUPLE"):
-            return self._made_of_others(name)
+            return self._nested_type(name)
         full = _NAMES.get(name)
         if full is None or (is_word and name == "NULL"):
             self.refuse()
@@ -361,7 +361,7 @@ class _Reader:
                 self._word(*_UNITS) or self.refuse()
         return self._modified(name, full)
 
-    def _made_of_others(self, name: str) -> SqlType:
+    def _nested_type(self, name: str) -> SqlType:
         if not self._is_at("(") and name in ("STRUCT", "ROW"):
             return Struct(())
         self._sign("(")

@@ -379,7 +379,7 @@ class LakeSink:
             for (_, lake), fields in zip(self._tables, missing, strict=True):
                 if fields is None or fields:
                     lake.make(fields)
-            marks = [self._taken_over(*each) for each in self._tables]
+            marks = [self._claimed_table(*each) for each in self._tables]
         self.uppers = {
             table.name: mark.upper for (table, _), mark in zip(self._tables, marks, strict=True)
         }
@@ -432,7 +432,7 @@ class LakeSink:
                     ) from None
         raise _unsettled(table.name)
 
-    def _taken_over(self, table: TargetTable, lake: LakeTable) -> Mark:
+    def _claimed_table(self, table: TargetTable, lake: LakeTable) -> Mark:
         """Commit this instance's name to a table, with the token that the table has."""
         for _ in range(_ATTEMPTS):
             mark = Mark(self._instance)

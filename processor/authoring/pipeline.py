@@ -402,7 +402,7 @@ def _listed(problems: Problems, source: str, document: Document, over: Placed) -
     return "\n".join([f"pipeline file {source} has {counted(len(placed), 'problem')}:", *listed])
 
 
-def given_settings(
+def settings_for(
     sections: Mapping[str, Any],
     plan: Plan,
     *,

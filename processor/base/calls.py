@@ -188,10 +188,10 @@ def reported(report: Path) -> StuckError | None:
         with suppress(OSError, ValueError):
             text = path.read_text(errors="replace")
             looked_s, lasting_s, thread, message, stack = text.split("\n", 4)
-            kept_s = path.stat().st_mtime - float(looked_s)
+            lasted_s = path.stat().st_mtime - float(looked_s)
             # A process that was suspended between two calls has done nothing wrong.
             in_call = message or any(caller in stack for caller in CALLERS)
-            if "File" in stack and in_call and kept_s < _late_s(float(lasting_s)):
+            if "File" in stack and in_call and lasted_s < _late_s(float(lasting_s)):
                 said = message or f"a function has not returned for {float(lasting_s):.4g} s"
                 return StuckError(f"{said}; it is at {_places(stack, thread)}", hint=_HINT)
     return None

@@ -103,7 +103,11 @@ class Parts:
         # DuckDB takes a while to import, and memory: only where there is SQL.
         from ikebana.processor.linear.scope import ExpressionError
         from ikebana.processor.relational import sections
-        from ikebana.processor.relational.making import KnownRelations, MakingError, UnmadeError
+        from ikebana.processor.relational.making import (
+            KnownRelations,
+            MakingError,
+            ReportedError,
+        )
 
         derived: Derived = getattr(sections, section)(*self.with_functions(arguments), **options)
         try:
@@ -113,7 +117,7 @@ class Parts:
             raise ConfigError(
                 f'cannot make "{derived.name}": {part}: {as_written(str(error))}'
             ) from None
-        except UnmadeError:
+        except ReportedError:
             raise ConfigError(
                 f'cannot make "{derived.name}": it reads a collection that has a problem of its '
                 "own",

@@ -347,7 +347,7 @@ class Pipeline:
             ConfigError: the name or a type is none, or the class is no aggregate, or another
                 process could not import it.
         """
-        return made_aggregate(self._parts, name, aggregate, parameters, returns)
+        return add_aggregate(self._parts, name, aggregate, parameters, returns)
 
     def concat(
         self, *collections: Collection[Any, Any], name: str | None = None
@@ -492,7 +492,7 @@ class Pipeline:
         checkpoint: str | None,
         settings: Mapping[str, Any] | None,
     ) -> "tuple[Plan, Settings]":
-        from ikebana.processor.authoring.pipeline import given_settings, read
+        from ikebana.processor.authoring.pipeline import read, settings_for
 
         plan = self.plan()
         look_beside_program()
@@ -514,7 +514,7 @@ class Pipeline:
                 environ=os.environ,
             )
             return plan, of_file.settings
-        run_settings = given_settings(
+        run_settings = settings_for(
             self.sections(settings or {}),
             plan,
             bootstrap_servers=bootstrap_servers,
@@ -581,7 +581,7 @@ def declared(
     return _added(parts, sql_function)
 
 
-def made_aggregate(
+def add_aggregate(
     parts: Parts, name: str, class_: type | str, parameters: Mapping[str, str], returns: str
 ) -> str:
     """Add a user-defined aggregate; return its name in SQL.  Raises: ConfigError."""

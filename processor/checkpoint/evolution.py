@@ -68,7 +68,7 @@ def recorded(birth: Birth) -> Plan:
         ) from None
 
 
-def recorded_if_known(birth: Birth) -> Plan | None:
+def plan_if_readable(birth: Birth) -> Plan | None:
     """The plan in a checkpoint's metadata; None if this version cannot read it."""
     try:
         return planned(birth.plan)
@@ -128,7 +128,7 @@ def begun(birth: Birth, logged: SourceOffset | None) -> Birth:
     before = recorded(msgspec.structs.replace(birth, plan=birth.before))
     # The plan that has not run may belong to a version with other functions.  It has no state,
     # and parts that it took over from released ones are emptied before they are used.
-    after = recorded_if_known(birth)
+    after = plan_if_readable(birth)
     parts = frozenset[str]() if after is None else parts_of(after)
     released = {*birth.released, *parts} - parts_of(before)
     return msgspec.structs.replace(
@@ -143,7 +143,7 @@ def begun(birth: Birth, logged: SourceOffset | None) -> Birth:
 
 def resumed(birth: Birth, plan: Plan) -> Plan:
     """Give the unchanged parts of a plan their names and spellings in the checkpoint."""
-    old = recorded_if_known(birth)
+    old = plan_if_readable(birth)
     return plan if old is None else _resumed(old, plan, tuple(birth.generations.items()))
 
 
@@ -158,10 +158,10 @@ def _resumed(old: Plan, plan: Plan, used: tuple[tuple[str, int], ...]) -> Plan:
     return resolved(old, same, dict(used))
 
 
-def hints_kept(birth: Birth, plan: Plan) -> list[str]:
+def ineffective_hints(birth: Birth, plan: Plan) -> list[str]:
     """List hints of a plan that joins do not follow, since their state follows earlier hints."""
-    old = recorded_if_known(birth)
-    return [] if old is None else identity.hints_kept(as_written(old), plan)
+    old = plan_if_readable(birth)
+    return [] if old is None else identity.ineffective_hints(as_written(old), plan)
 
 
 def evolved(birth: Birth, plan: Plan) -> Birth:
@@ -349,7 +349,7 @@ def edit_to(birth: Birth, plan: Plan) -> Edit | None:
 
     None if this version cannot read the checkpoint's plan.
     """
-    old = recorded_if_known(birth)
+    old = plan_if_readable(birth)
     return None if old is None else edit_between(old, resumed(birth, plan))
 
 

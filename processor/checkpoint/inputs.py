@@ -28,7 +28,7 @@ def topics_refusal(
     for name in names:
         if ids.get(name, existing[name].id) != existing[name].id:
             return Refusal(
-                Reason.TOPIC_MADE_ANEW,
+                Reason.TOPIC_CREATED_AGAIN,
                 f'input topic "{name}" was deleted and created again: its offsets now name other '
                 "records",
                 _ANEW,

@@ -192,7 +192,7 @@ class _Description:
         for name, source in after.items():
             user_name = self._named_inputs[name]
             if name in before:
-                why = self._kept_reading(name)
+                why = self._reading_as_before(name)
                 part = PartPlan("input", user_name, "stays", source.value_format, why=why)
                 if user_name != shown(name):
                     part = msgspec.structs.replace(part, does="renamed", was=shown(name))
@@ -221,7 +221,7 @@ class _Description:
             filled_from=tuple(FillSource("topic", topic) for topic in source.topics),
         )
 
-    def _kept_reading(self, name: str) -> str:
+    def _reading_as_before(self, name: str) -> str:
         """Describe how an input is read as before, if the new plan alone would change that."""
         after = self._edit.after
         stored = dict(after.readings).get(name)
@@ -229,7 +229,7 @@ class _Description:
             return ""
         reading = Reading(stored.columns, stored.key_filters, stored.pushed)
         alone = planner.physical(replace(after, readings=())).readings.get(name)
-        return "" if alone == reading else f"is read as before, with {_kept_words(reading)}"
+        return "" if alone == reading else f"is read as before, with {_reading_words(reading)}"
 
     def _operators(self) -> Iterator[PartPlan]:
         for name, operator in self._after.items():
@@ -453,7 +453,7 @@ def _new_input(source: Input) -> PartPlan:
     )
 
 
-def _kept_words(reading: Reading) -> str:
+def _reading_words(reading: Reading) -> str:
     words = []
     if reading.columns is not None:
         words.append(

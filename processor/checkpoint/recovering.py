@@ -191,7 +191,7 @@ def problems(plan: Plan, timeless: Collection[str] = ()) -> Iterator[EditProblem
             )
 
 
-def problems_left(plan: Plan, left: Left) -> Iterator[EditProblem]:
+def rebuild_problems(plan: Plan, left: Left) -> Iterator[EditProblem]:
     """Yield the parts that cannot be rebuilt exactly from the remaining topics."""
     yield from _of_inputs(plan, left)
     lease = left.lease

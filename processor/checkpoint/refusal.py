@@ -17,7 +17,7 @@ class Reason(Enum):
     PIPELINE_OF_ANOTHER_CHECKPOINT = auto()
     RESCALED_SINCE = auto()
     TOPIC_DELETED = auto()
-    TOPIC_MADE_ANEW = auto()
+    TOPIC_CREATED_AGAIN = auto()
     OUTPUT_OF_ANOTHER_CHECKPOINT = auto()
     ROLLED_BACK = auto()
     TOPIC_OF_AN_OLDER_OUTPUT = auto()

@@ -147,7 +147,7 @@ def lease_refusal(
         deleted = topic not in existing
         gone = "was deleted" if deleted else "was deleted and created again"
         return Refusal(
-            Reason.TOPIC_DELETED if deleted else Reason.TOPIC_MADE_ANEW,
+            Reason.TOPIC_DELETED if deleted else Reason.TOPIC_CREATED_AGAIN,
             f'output topic "{topic}" {gone} since the checkpoint last ran',
             "Its updates cannot be written again: start with a new checkpoint and new output "
             "topics.",

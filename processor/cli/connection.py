@@ -100,7 +100,7 @@ def connected(*formats: str) -> Callable[[Command], Command]:
             **options: object,
         ) -> None:
             chosen = options.pop("form") if formats else None
-            settings, written = told_by(topic, pipeline, config, bootstrap_servers)
+            settings, written = topic_access(topic, pipeline, config, bootstrap_servers)
             if formats:
                 options["form"] = form = chosen or written
                 if form not in formats:
@@ -125,7 +125,7 @@ def _with_format(formats: tuple[str, ...]) -> Callable[[Command], Command]:
     )
 
 
-def told_by(
+def topic_access(
     topic: str, pipeline: Path | None, config: Path | None, bootstrap_servers: str | None
 ) -> tuple[dict[str, str], str]:
     """Return the settings of the Kafka client, and the format of the topic.
@@ -152,7 +152,7 @@ def told_by(
     return settings, form
 
 
-def outputs_told(
+def topics_to_read(
     what: Sequence[str], form: str | None, bootstrap_servers: str | None, config: Path | None
 ) -> tuple[dict[str, str], dict[str, str], "Plan | None"]:
     """Return the settings of the Kafka client, the topics with their formats, and the plan.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ikebana.errors import CheckpointError, ConfigError
 from ikebana.processor.authoring import pipeline
-from ikebana.processor.authoring.pipeline import given_settings
+from ikebana.processor.authoring.pipeline import settings_for
 from ikebana.processor.authoring.pipeline_file import SETTINGS_VARIABLE
 from ikebana.processor.authoring.pipeline_yaml import read_yaml
 from ikebana.processor.building.pipeline import is_reference, pipeline_named
@@ -35,8 +35,8 @@ def read(
         )
     in_python = pipeline_named(str(argument))
     plan = in_python.plan()
-    settings = given_settings(
-        in_python.sections(_given_in(environ.get(SETTINGS_VARIABLE), environ)),
+    settings = settings_for(
+        in_python.sections(_settings_in(environ.get(SETTINGS_VARIABLE), environ)),
         plan,
         bootstrap_servers=bootstrap_servers,
         checkpoint=checkpoint,
@@ -69,7 +69,7 @@ def line_of(file: Path, path: str) -> int | None:
     return lines.get(path)
 
 
-def _given_in(path: str | None, environ: Mapping[str, str]) -> Mapping[str, object]:
+def _settings_in(path: str | None, environ: Mapping[str, str]) -> Mapping[str, object]:
     if path is None:
         return {}
     document = read_yaml(pipeline.file_text(Path(path), "settings file"), path, environ)

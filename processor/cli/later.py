@@ -16,7 +16,7 @@ from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.texts import generation, shown
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
-from ikebana.processor.checkpoint.evolution import recorded_if_known
+from ikebana.processor.checkpoint.evolution import plan_if_readable
 from ikebana.processor.cli import finding
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics.input_codec import needs_registry
@@ -68,7 +68,7 @@ def _added(plan: Plan, settings: Settings) -> dict[str, Declarations]:
     if not (inputs := adding(plan)):
         return {}
     birth = Checkpoint(settings.checkpoint).birth()
-    before = None if birth is None else recorded_if_known(birth)
+    before = None if birth is None else plan_if_readable(birth)
     inputs_before = () if before is None else before.inputs
     # An input that was read again has another generation; the last one counts.
     by_name = {shown(old.name): old for old in sorted(inputs_before, key=_generation)}

@@ -9,7 +9,7 @@ import click
 
 from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.machine import private_files
-from ikebana.processor.cli.connection import BROKERS, CONFIG, outputs_told
+from ikebana.processor.cli.connection import BROKERS, CONFIG, topics_to_read
 from ikebana.processor.cli.http_options import (
     AccessOptions,
     Number,
@@ -160,7 +160,7 @@ def _serve(what: tuple[str, ...], options: _Options) -> None:
 
     limits = options.access.limits(options.rate)
     where = listening(options.http, options.access)
-    settings, formats, plan = outputs_told(
+    settings, formats, plan = topics_to_read(
         what, options.form, options.bootstrap_servers, options.config
     )
     limits.access.check(formats)

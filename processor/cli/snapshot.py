@@ -19,7 +19,7 @@ from ikebana.processor.base.diff_reader import EarlierUpdates, PlacedUpdate, Pub
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import counted, moment
 from ikebana.processor.base.verify import batch_offence
-from ikebana.processor.cli.connection import BROKERS, CONFIG, TimeType, connected, outputs_told
+from ikebana.processor.cli.connection import BROKERS, CONFIG, TimeType, connected, topics_to_read
 from ikebana.processor.cli.sql import print_table
 from ikebana.processor.kafka import reading_rights
 from ikebana.processor.kafka.diff_topic import DiffTopic
@@ -277,7 +277,7 @@ def compact_command(
     Run it now and then, while the pipeline and readers run.  It can be killed at any time: run
     it again.  The collection is in memory meanwhile.
     """
-    settings, formats, _ = outputs_told(what, None, bootstrap_servers, config)
+    settings, formats, _ = topics_to_read(what, None, bootstrap_servers, config)
     if others := sorted(topic for topic, form in formats.items() if form != "diff"):
         if len(others) == len(formats):
             raise ConfigError(

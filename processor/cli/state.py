@@ -301,10 +301,10 @@ def recover_command(
     from ikebana.processor.kafka import rights
     from ikebana.processor.kafka import takeover as on_brokers
 
-    left = on_brokers.left_of(plan, settings)
+    left = on_brokers.remains_of(plan, settings)
     if left.lease is None:
         raise _is_nothing(plan)
-    problems = [*recovering.problems(plan, timeless), *recovering.problems_left(plan, left)]
+    problems = [*recovering.problems(plan, timeless), *recovering.rebuild_problems(plan, left)]
     for line in _recovery_lines(plan, left, problems):
         click.echo(line)
     if problems:

@@ -442,14 +442,14 @@ class Operators:
         self._is_filled = False
         self._owns = beside.owns
         filling = editing.edit.takers if editing is not None and editing.fills else ()
-        kept_for = {} if editing is None else editing.kept_for
+        looked_up_as_of = {} if editing is None else editing.looked_up_as_of
         self._joins = BatchJoins(
             plan,
             flow.intervals,
             beside.transition.begins,
             hydrates=beside.transition.takes and not self._fills,
             filling=filling,
-            kept_for=kept_for,
+            looked_up_as_of=looked_up_as_of,
             budget=budget,
         )
         self._gathered = {inlet: name for name, inlet in planner.gathered(plan).items()}

@@ -250,7 +250,7 @@ class Editing:
         return self.edit.affected | {ERRORS}
 
     @property
-    def kept_for(self) -> Mapping[str, Time | None]:
+    def looked_up_as_of(self) -> Mapping[str, Time | None]:
         """By arrangement that the edit reads, the time as of which it does; None if it is done."""
         return dict.fromkeys(self.edit.looked_up, self.time if self.fills else None)
 
@@ -442,7 +442,7 @@ class _Filler:
         if sign < 0:
             self._retract_errors(plan, branch, updates)
             return
-        takers = edit.taken_from(branch)
+        takers = edit.filled_with(branch)
         for name in filter(takers.__contains__, branch.inlets):
             filling.inlets.setdefault(name, []).extend(keyed(updates))
         for name in filter(takers.__contains__, branch.hops):

@@ -192,7 +192,7 @@ def _as_data(message: bytes | None, kind: str) -> Any:
     return message if message is None or kind == BLOB else canonical.decode(message)
 
 
-def found_schemas(schemas: "Schemas | Mapping[int, Any] | None") -> "Schemas | None":
+def schema_lookup(schemas: "Schemas | Mapping[int, Any] | None") -> "Schemas | None":
     """An object that looks schemas up: such an object itself, or one for a mapping from ids."""
     return _SchemasById(schemas) if isinstance(schemas, Mapping) else schemas
 
@@ -259,7 +259,7 @@ class Evaluation:
         for source in plan.inputs:
             require_readable(source, schemas)
         self._physical = planner.physical(plan, optimized=optimized)
-        lookup = found_schemas(schemas)
+        lookup = schema_lookup(schemas)
         self._intakes = {
             source.name: intake_of(
                 source, self._physical, lookup, named=plan.shares_topics(source)

@@ -66,18 +66,17 @@ class BatchJoins:
         *,
         hydrates: bool,
         filling: Collection[str] = (),
-        kept_for: Mapping[str, Time | None] | None = None,
+        looked_up_as_of: Mapping[str, Time | None] | None = None,
         budget: Budget,
     ) -> None:
         """Bring joins through a batch.
 
-        Arrangements in `filling` will get more updates of the batch's times.  `kept_for` are
-        those that an edit reads, with the time as of which it reads them, or None if it has read
-        them to the end.
+        Arrangements in `filling` will get more updates of the batch's times.  An edit reads those
+        in `looked_up_as_of` as of the times there, None if it has read them to the end.
         """
         self._budget = budget
         self._filling = filling
-        self._kept_for = kept_for or {}
+        self._looked_up_as_of = looked_up_as_of or {}
         self._plan = plan
         self._joined = joined(plan)
         self._intervals = intervals
@@ -90,17 +89,17 @@ class BatchJoins:
 
     def looks_up(self, upsert: str) -> bool:
         """Whether a join looks up an upsert's own state."""
-        return upsert in self._joined.arrangements or upsert in self._kept_for
+        return upsert in self._joined.arrangements or upsert in self._looked_up_as_of
 
     def keep_upsert(self, name: str, part: PrefixStore, updates: Collection[KeyedUpdate]) -> None:
         """Make an upsert's own state available for lookups; it includes these updates already."""
-        since = self._kept_from(name, self._since)
+        since = self._retained_from(name, self._since)
         interval = self._intervals[name]
         self._arrangements[name] = UpsertArrangement(part, updates, interval, since)
 
     def arrange(self, name: str, part: PrefixStore, updates: Collection[KeyedUpdate]) -> None:
         """Bring an arrangement up to date."""
-        since = self._kept_from(name, self._since)
+        since = self._retained_from(name, self._since)
         arrangement = Arrangement(part, self._intervals[name], since)
         arrangement.update(updates)
         self._arrangements[name] = arrangement
@@ -162,16 +161,16 @@ class BatchJoins:
         }
         since = progress.since(self._graph, uppers)
         for name, arrangement in self._arrangements.items():
-            arrangement.settle(self._kept_from(name, since))
+            arrangement.settle(self._retained_from(name, since))
 
     def _begins(self, stage: JoinStage) -> bool:
         is_new = stage.join in self._hydrating
         return is_new and stage.name == self._joined.begins(stage.join)
 
-    def _kept_from(self, name: str, since: Mapping[str, Time]) -> Time:
+    def _retained_from(self, name: str, since: Mapping[str, Time]) -> Time:
         origins = self._joined.origins
         begins = (time for join, time in self._hydrating.items() if origins[join] == name)
-        as_of = self._kept_for.get(name)
+        as_of = self._looked_up_as_of.get(name)
         asked: list[Time] = [] if as_of is None else [as_of]
         return min([since[name], *begins, *asked])
 

@@ -21,7 +21,7 @@ from ikebana.processor.checkpoint.checkpoint import (
     newborn,
 )
 from ikebana.processor.checkpoint.edit_plan import EditPlan, Rescaled, recorded
-from ikebana.processor.checkpoint.evolution import edit_to, hints_kept
+from ikebana.processor.checkpoint.evolution import edit_to, ineffective_hints
 from ikebana.processor.checkpoint.next_step import Desired, Observed, StartStep, observed_of, start
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.checkpoint.rescale import former_layouts, rescaled
@@ -31,7 +31,7 @@ from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.source_offset import SourceOffset
 
-_TOLD_EVERY = 1_000_000
+_REPORTED_EVERY = 1_000_000
 
 
 class Opened(NamedTuple):
@@ -193,7 +193,7 @@ class KafkaWorld:
         if self._announced:
             return
         self._announced = True
-        for hint in hints_kept(self._observed.birth, self._desired.plan):
+        for hint in ineffective_hints(self._observed.birth, self._desired.plan):
             self._on_step(f"going on as joins were laid out, with {hint} as it was")
         changes = step.following.birth != self._observed.birth
         if changes or self._observed.birth.shards != self._desired.shards:
@@ -274,7 +274,7 @@ class KafkaWorld:
         def count(entries: int) -> None:
             nonlocal written
             written += entries
-            if written % _TOLD_EVERY == 0:
+            if written % _REPORTED_EVERY == 0:
                 self._on_step(f"{words}: {written:,} entries")
 
         manifests = self._takeover.state.manifests

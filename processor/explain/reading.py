@@ -24,7 +24,7 @@ from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.input_rows import scope_of_input
 from ikebana.processor.planning.plan import EventTime, Input, Plan
 from ikebana.processor.planning.planner import Branch, Physical, Reading
-from ikebana.processor.topics.input_codec import wanted_of
+from ikebana.processor.topics.input_codec import decoding_needs
 
 _UPDATES = {
     True: "updates with their own times, as far as progress has closed them",
@@ -149,9 +149,9 @@ def not_pushed(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
     if reading.columns is None and source.traits.has_columns:
         yield f"Input {source.name}: all columns are decoded. {_whole(plan, source, physical)}."
     written = branches_of(plan, source, planner.physical(plan, optimized=False))
-    yield from _conditions_kept(plan, source, reading, written)
+    yield from _late_conditions(plan, source, reading, written)
     if source.mode == "upsert":
-        yield from _steps_kept(plan, source, reading, branches)
+        yield from _late_steps(plan, source, reading, branches)
 
 
 def conditions(branch: Branch, source: Input) -> Iterator[Condition]:
@@ -284,14 +284,14 @@ def _when_known(source: Input) -> str:
 def _old_images(source: Input, reading: Reading) -> str:
     if source.traits.kind == "rows":
         return "none, the messages have none"
-    if not wanted_of(source, reading).before:
+    if not decoding_needs(source, reading).before:
         return "not read, the state tells what is retracted (drift is false)"
     if source.mode == "diffs":
         return "read, they are what is retracted (mode is diffs)"
     return "read, only to count where they differ from the state (drift is true)"
 
 
-def _conditions_kept(
+def _late_conditions(
     plan: Plan, source: Input, reading: Reading, branches: Sequence[Branch]
 ) -> Iterator[str]:
     """Explain which conditions drop no row in decoding."""
@@ -317,14 +317,14 @@ def _conditions_kept(
             of_keys.setdefault(operator, []).append(words)
         elif not drops and source.mode == "upsert" and text not in early:
             of_values.setdefault(operator, []).append(words)
-    for operator, each_told in of_keys.items():
+    for operator, texts in of_keys.items():
         yield (
-            f"{_called(plan, operator)}: {_drop_none(each_told)} in decoding, though the key "
+            f"{_called(plan, operator)}: {_drop_none(texts)} in decoding, though the key "
             f"alone decides: output {listed(unwilling)} wants other keys as well."
         )
-    for operator, each_told in of_values.items():
+    for operator, texts in of_values.items():
         yield (
-            f"{_called(plan, operator)}: {_drop_none(each_told)} before the upsert. {_KEY_RULE}; "
+            f"{_called(plan, operator)}: {_drop_none(texts)} before the upsert. {_KEY_RULE}; "
             "where anything else drops a row, the old value is left standing."
         )
 
@@ -339,7 +339,7 @@ def _called(plan: Plan, name: str) -> str:
     return f"Operator {printable(name)}" if title is None else f"Arrangement {title}"
 
 
-def _steps_kept(
+def _late_steps(
     plan: Plan, source: Input, reading: Reading, branches: Sequence[Branch]
 ) -> Iterator[str]:
     """Explain which steps run after the upsert; making an arrangement needs no reason."""

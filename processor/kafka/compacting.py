@@ -31,7 +31,7 @@ from ikebana.processor.base.verify import CollectionDigest, batch_offence
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.client import enqueue, patiently
 from ikebana.processor.kafka.diff_topic import DiffTopic
-from ikebana.processor.kafka.snapshots import KEPT_OFFSETS, RECORDS, kept_snapshots
+from ikebana.processor.kafka.snapshots import RECORDS, RETAINED_OFFSETS, retained_snapshots
 from ikebana.processor.kafka.transactions import TransactionalProducer
 
 _TRANSACTION_S = 300.0
@@ -142,12 +142,12 @@ class Compaction:
         Raises:
             SourceError: that snapshot is not what was written, or brokers refuse to delete.
         """
-        snapshots = self._kept_records(keep)
+        snapshots = self._retained_records(keep)
         if len(snapshots) < keep:
             return {}
         oldest = snapshots[0]
         assert self._reading.snapshots is not None, "a format without snapshots"
-        if not self._reading.snapshots.stands_alone(oldest):
+        if not self._reading.snapshots.is_independent(oldest):
             # The updates that it replaces cannot be recovered, so it is verified first.
             for _ in self._reading.snapshots.read(oldest):
                 pass
@@ -156,10 +156,10 @@ class Compaction:
 
     def trim(self, keep: int) -> Positions:
         """Delete the snapshots before the newest `keep`, and unfinished ones between them."""
-        snapshots = self._kept_records(keep)
+        snapshots = self._retained_records(keep)
         if len(snapshots) < keep:
             return {}
-        before = {RECORDS: self._ends()[RECORDS] - KEPT_OFFSETS}
+        before = {RECORDS: self._ends()[RECORDS] - RETAINED_OFFSETS}
         for record in snapshots:
             # An older time may have been written later.
             for partition, start in record.starts.items():
@@ -170,12 +170,12 @@ class Compaction:
         """Close the connections."""
         self._reading.close()
 
-    def _kept_records(self, keep: int) -> list[SnapshotRecord]:
+    def _retained_records(self, keep: int) -> list[SnapshotRecord]:
         assert self._reading.snapshots is not None, "a format without snapshots"
         # A record of our own may not be readable yet: brokers end a transaction in every partition
         # only after the commit has returned.
         records = [*self._new_records, *self._reading.snapshots.records()]
-        return kept_snapshots(records, self._reading.topic_id, keep)
+        return retained_snapshots(records, self._reading.topic_id, keep)
 
     def _collected(self, upto: int | None) -> Collected | None:
         """Add up the updates of the batches that end at or before `upto` + 1."""

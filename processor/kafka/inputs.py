@@ -363,7 +363,7 @@ class DatedInputs:
             SourceError: another checkpoint than before writes the progress of a diff topic.
         """
         times = dict(last.input_times)
-        if any(source.tells_later for source in self._plan.inputs):
+        if any(source.moves_frontier_later for source in self._plan.inputs):
             moment = time.monotonic()
             self._silence.learn(last.batch, reports.seen, moment)
             idle = self._silence.idle(last.positions, ends, moment)

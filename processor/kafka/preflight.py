@@ -26,7 +26,7 @@ from ikebana.processor.base.notices import Check, checked, refused
 from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.base.texts import counted, shown
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, Logged, newborn
-from ikebana.processor.checkpoint.evolution import edit_to, hints_kept, resumed
+from ikebana.processor.checkpoint.evolution import edit_to, ineffective_hints, resumed
 from ikebana.processor.checkpoint.next_step import Desired, Observed, next_step, observed_at
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.checkpoint.refusal import Refusal
@@ -104,7 +104,7 @@ def of_checkpoint(plan: Plan, settings: Settings) -> Iterator[Check]:
             raise step.error()
         gist = planned(settings.checkpoint, observed, desired).gist()
         changes = "; ".join(gist) or "the plan and the number of shards are the checkpoint's"
-        hints = hints_kept(observed.birth, plan)
+        hints = ineffective_hints(observed.birth, plan)
         return (
             f"{changes}; joins stay laid out by {', '.join(hints)} as before" if hints else changes
         )
@@ -132,7 +132,7 @@ def _answer(settings: Mapping[str, str]) -> str:
     return f"{settings['bootstrap.servers']} answers"
 
 
-def told_whole(
+def failing_as_check(
     what: str,
 ) -> Callable[[Callable[P, Iterator[Check]]], Callable[P, Iterator[Check]]]:
     """Turn an error in the middle of some checks into a failed check `what`."""
@@ -152,7 +152,7 @@ def told_whole(
     return wrapped
 
 
-@told_whole("topics")
+@failing_as_check("topics")
 def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
     """Check inputs, outputs and the pipeline's own topics; the brokers have to answer.
 
@@ -346,7 +346,7 @@ _IDS = f'transactional ids "{client.TRANSACTIONS}…"'
 _LONGEST = "transaction.max.timeout.ms"
 
 
-@told_whole("transactions")
+@failing_as_check("transactions")
 def of_transactions(settings: Settings, checkpoint_id: str | None) -> Iterator[Check]:
     """Check the right to use transactions, and their time limit."""
     sink = settings.writing_kafka

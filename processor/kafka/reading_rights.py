@@ -57,7 +57,7 @@ def reach(
     for topic, state in described(admin, needs).items():
         needed = needs[topic]
         if state is None:
-            if AclOperation.WRITE in needed and not _may_be_made(settings, topic):
+            if AclOperation.WRITE in needed and not _may_create(settings, topic):
                 how = ["does not exist and may not be made"]
                 lacks(f'topic "{topic}"', how, {AclOperation.CREATE}, "--topic", topic)
         elif isinstance(state, KafkaError):
@@ -96,7 +96,7 @@ def needs_of(
     return dict(needs)
 
 
-def _may_be_made(settings: Mapping[str, str], topic: str) -> bool:
+def _may_create(settings: Mapping[str, str], topic: str) -> bool:
     admin = client.admin(settings)
     new = NewTopic(topic, 1, -1)
 

@@ -34,7 +34,7 @@ _NOT_FOUND = 404
 _LATER = frozenset({408, 429, 500, 502, 503, 504})
 _REFUSED = frozenset({401, 403})
 # The registry has refused a schema, as incompatible or as invalid.
-_NOT_TAKEN = frozenset({409, 422})
+_REFUSALS = frozenset({409, 422})
 # The client accepts these settings only as numbers.
 _NUMBERS = frozenset(
     {
@@ -198,7 +198,7 @@ class Registry:
                     if not self._seen:
                         self._see()
                     return None
-                if status in _NOT_TAKEN:
+                if status in _REFUSALS:
                     raise ConfigError(
                         f"{self._what} does not take a schema: {error.error_message}",
                         hint="Compare it with the newest one of its subject, or set the "

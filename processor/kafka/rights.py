@@ -62,7 +62,7 @@ class Rights:
 
     def state(self, topic: str) -> State:
         """Return a topic as its clients see it; if any client is refused, that error."""
-        states = [self._as_seen_by(name)[topic] for name in self._needs[topic]]
+        states = [self._described_by(name)[topic] for name in self._needs[topic]]
         return next((state for state in states if isinstance(state, KafkaError)), states[0])
 
     def refused(self, topic: str) -> Check | None:
@@ -70,7 +70,7 @@ class Rights:
         reasons: list[str] = []
         remedies: list[str] = []
         for name, operations in self._needs[topic].items():
-            state = self._as_seen_by(name)[topic]
+            state = self._described_by(name)[topic]
             if state is None:
                 continue
             if isinstance(state, KafkaError):
@@ -101,8 +101,8 @@ class Rights:
             return
         admin = client.admin(self._settings.kafka)
         missing = own_topics.missing(self._plan, self._settings, self._shards, existing)
-        for name, partitions, made_with in missing:
-            yield self._of_missing(admin, name, partitions, made_with)
+        for name, partitions, creation_settings in missing:
+            yield self._of_missing(admin, name, partitions, creation_settings)
 
     def of_group(self) -> Iterator[Check]:
         """Check that the clients that read may name their group."""
@@ -120,7 +120,7 @@ class Rights:
         whom = "" if name == _KAFKA else f" to the client of {name}"
         return grant(self._clients[name], operations, *resource, whom=whom)
 
-    def _as_seen_by(self, name: str) -> dict[str, State]:
+    def _described_by(self, name: str) -> dict[str, State]:
         if name not in self._seen:
             asked = [topic for topic, needed in self._needs.items() if name in needed]
             self._seen[name] = described(client.admin(self._clients[name]), asked)
@@ -131,11 +131,11 @@ class Rights:
         return topic in by_shard and existing.partitions < by_shard[topic]
 
     def _of_missing(
-        self, admin: AdminClient, name: str, partitions: int, made_with: Mapping[str, str]
+        self, admin: AdminClient, name: str, partitions: int, creation_settings: Mapping[str, str]
     ) -> Check:
         what, count = f'topic "{name}"', counted(partitions, "partition")
         replication = self._settings.replication_factor
-        new = NewTopic(name, partitions, replication, config=dict(made_with))
+        new = NewTopic(name, partitions, replication, config=dict(creation_settings))
         try:
             patiently(
                 lambda: admin.create_topics([new], request_timeout=REQUEST_S, validate_only=True)[
@@ -147,7 +147,9 @@ class Rights:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 # It exists by now, but the broker that was asked does not know it yet.
                 return Check(what, "ok", "is being made")
-            settings = ", ".join(f"{key}={value}" for key, value in sorted(made_with.items()))
+            settings = ", ".join(
+                f"{key}={value}" for key, value in sorted(creation_settings.items())
+            )
             remedy = (
                 self._grant(_KAFKA, {AclOperation.CREATE}, "--topic", name)
                 if error.args[0].code() in FORBIDDEN

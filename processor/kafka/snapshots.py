@@ -119,7 +119,7 @@ def passed(topic: str, upper: int, usable: Sequence[SnapshotRecord]) -> Refusal:
     )
 
 
-def kept_snapshots(
+def retained_snapshots(
     records: Sequence[SnapshotRecord], topic_id: str, number: int
 ) -> list[SnapshotRecord]:
     """List the newest `number` snapshots of a topic in order of time, which have to be kept."""
@@ -132,7 +132,7 @@ RECORDS = 0
 # This many offsets of it are read, and more are kept, so that none is deleted under a reader.
 # A record and Kafka's marker of its transaction take two offsets.
 _READ = 500
-KEPT_OFFSETS = 1_000
+RETAINED_OFFSETS = 1_000
 # How long to ask again for a topic that existed, and how often.
 _GONE_S = 2.0
 _PAUSE_S = 0.2
@@ -248,7 +248,7 @@ class Snapshots:
         """List the snapshots at which reading can begin now, in order of time."""
         return usable(self.records(), self.available())
 
-    def stands_alone(self, record: SnapshotRecord) -> bool:
+    def is_independent(self, record: SnapshotRecord) -> bool:
         """Return whether all updates that a snapshot replaces were deleted already."""
         begins = self.available().begins
         return all(begin >= record.last.ends.get(p, 0) for p, begin in begins.items())

@@ -186,7 +186,7 @@ class KafkaBrokers:
         return TransactionalProducer(dict(self._sink), transactional_id, within_s)
 
 
-def left_of(plan: Plan, settings: Settings) -> Left:
+def remains_of(plan: Plan, settings: Settings) -> Left:
     """Read the topics of a pipeline; nothing is changed, and nobody is fenced.
 
     An instance that died may have left an open transaction.  What is after it is known from the
@@ -216,7 +216,9 @@ def recover(plan: Plan, settings: Settings, left: Left, checkpoint: Checkpoint) 
         tasks = {shard: brokers.fence(shard) for shard in left.markers}
         left = _Looking(plan, settings, brokers).left()
         lease = left.lease
-        problems = [f"{each.path} {each.reason}" for each in recovering.problems_left(plan, left)]
+        problems = [
+            f"{each.path} {each.reason}" for each in recovering.rebuild_problems(plan, left)
+        ]
         if lease is None or lease.checkpoint != lost or problems:
             raise CheckpointError(
                 f"what is left of pipeline {plan.name!r} has changed while it was recovered"

@@ -297,8 +297,8 @@ def _matches_of_many(
             continue
         if not bounds:
             # Only now does their order matter, and so far all or none have matched.
-            lookups.sort(key=_seen_before)
-            bounds = list(map(_seen_before, lookups))
+            lookups.sort(key=_before_time)
+            bounds = list(map(_before_time, lookups))
         since, count = bounds[0] - 1, counts[0]
         # The change at the upper ends the last range: no lookup sees beyond it.
         for changed, change in (*zip(counts[1::2], counts[2::2], strict=True), (upper, 0)):
@@ -324,7 +324,7 @@ def _first_matches(
     for datum, counts in group:
         unmatched = []
         for lookup in left:
-            if count := count_before(counts, _seen_before(lookup)):
+            if count := count_before(counts, _before_time(lookup)):
                 yield Match(lookup.payload, datum, lookup.time, lookup.diff * count)
             else:
                 unmatched.append(lookup)
@@ -334,7 +334,7 @@ def _first_matches(
     return len(lookups) - len(left)
 
 
-def _seen_before(lookup: LookupRow) -> int:
+def _before_time(lookup: LookupRow) -> int:
     """The time before which a lookup sees updates."""
     return lookup.time + lookup.sees_equal
 
@@ -344,8 +344,8 @@ def _check(arranged: Arranged, lookups: Sequence[LookupRow]) -> None:
     least = min(map(_TIME_OF, lookups))
     assert least >= arranged.since, f"a lookup at {least} is before the since {arranged.since}"
     if max(map(_TIME_OF, lookups)) >= arranged.upper:
-        last = max(lookups, key=_seen_before)
-        assert _seen_before(last) <= arranged.upper, (
+        last = max(lookups, key=_before_time)
+        assert _before_time(last) <= arranged.upper, (
             f"a lookup at {last.time} is not before the upper {arranged.upper}"
         )
 

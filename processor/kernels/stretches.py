@@ -301,9 +301,9 @@ class Tree:
         for level, start in self._gone:
             yield self._place(level, start), None
         for (level, start), node in self._touched.items():
-            is_kept = level <= height
-            if is_kept or level <= self._height:
-                yield self._place(level, start), _encode(self.sum(node)) if is_kept else None
+            is_stored = level <= height
+            if is_stored or level <= self._height:
+                yield self._place(level, start), _encode(self.sum(node)) if is_stored else None
         is_there = height > 0 or self._has_rows()
         if is_there != (not self._is_new) or height != self._height:
             yield KEY + self._key, _encode(height) if is_there else None

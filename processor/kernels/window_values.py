@@ -430,9 +430,9 @@ class WindowValues:
             for begin, end in reversed(segments):
                 if not function.ignores_nulls:
                     return end - 1 if begin < end else None
-                found_one = self._nth(function, self._there(function, end) - 1)
-                if found_one is not None and found_one >= begin:
-                    return found_one
+                nth = self._nth(function, self._there(function, end) - 1)
+                if nth is not None and nth >= begin:
+                    return nth
             return None
         left = number - 1
         if left < 0:

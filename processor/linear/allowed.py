@@ -150,15 +150,15 @@ def refused_functions() -> dict[str, str]:
         refused[name] = _REPEATS
     # A macro is refused if its definition uses a refused function, or another such macro.
     for _ in macros:
-        found_more = {
+        more = {
             name: refused[used]
             for name, uses in macros.items()
             for used in sorted(uses, reverse=True)
             if name not in refused and used in refused
         }
-        if not found_more:
+        if not more:
             break
-        refused |= found_more
+        refused |= more
     return refused
 
 

@@ -249,7 +249,7 @@ def within(node: Node, child: Node, scope: Scope, type_of_cast: TypeOf) -> str |
         return "BOOLEAN"
     if node.get("class") == "FUNCTION" and node["function_name"] not in _ARITHMETIC:
         arguments = [argument["expression"] for argument in node["arguments"]]
-        likely = _taken_by(node["function_name"].lower(), len(arguments))
+        likely = _argument_types(node["function_name"].lower(), len(arguments))
         places = zip(arguments, likely, strict=True)
         return next((kind for each, kind in places if each is child), None)
     if any(check["when_expr"] is child for check in node.get("case_checks", ())):
@@ -287,14 +287,14 @@ def _obvious_type(node: Node, scope: Scope, type_of_cast: TypeOf) -> str | None:
             kinds = (_obvious_type(child, scope, type_of_cast) for child in _children(node))
             return next(filter(None, kinds), None)
         case "FUNCTION":
-            return _given_by(node["function_name"].lower())
+            return _result_type(node["function_name"].lower())
         case "COMPARISON" | "CONJUNCTION" | "BETWEEN":
             return "BOOLEAN"
     return None
 
 
 @functools.lru_cache(maxsize=256)
-def _taken_by(name: str, count: int) -> list[str | None]:
+def _argument_types(name: str, count: int) -> list[str | None]:
     """The likeliest types of a function's arguments."""
     rows = asked(
         "SELECT parameter_types FROM duckdb_functions() WHERE lower(function_name) = ? "
@@ -310,7 +310,7 @@ def _likeliest(kinds: set[str]) -> str | None:
 
 
 @functools.lru_cache(maxsize=256)
-def _given_by(name: str) -> str | None:
+def _result_type(name: str) -> str | None:
     """The type of a function's results, if it has one."""
     rows = asked(
         "SELECT DISTINCT return_type FROM duckdb_functions() WHERE lower(function_name) = ? "

@@ -356,8 +356,8 @@ class _Nest:
         self._scope = scope
         self._names = _Names(self._layers)
         self._from_input = True
-        self._made_value: tuple[str, ...] | None = None
-        self._made_key = False
+        self._value_columns: tuple[str, ...] | None = None
+        self._computes_key = False
         # The declared fields of the value, even if a column of a flat_map hides them.
         self._value_types: Mapping[str, str] = scope.types
         self._used: set[str] = set()
@@ -399,11 +399,13 @@ class _Nest:
         columns = [ROW, *(name for name in (DIFF, BEGIN) if name in self._used)]
         if END in self._used:
             columns.append(END)
-        if self._made_key:
+        if self._computes_key:
             columns.append(f"{KEY}::VARCHAR AS {KEY}")
-        if self._made_value is not None:
+        if self._value_columns is not None:
             is_there = VALUE in self._layers.described()
-            value = f"{VALUE}::VARCHAR" if is_there else self._layers.as_object(self._made_value)
+            value = (
+                f"{VALUE}::VARCHAR" if is_there else self._layers.as_object(self._value_columns)
+            )
             columns.append(f"{value} AS {VALUE}")
         if self._layers.checked:
             columns.append(BAD)
@@ -418,8 +420,8 @@ class _Nest:
             failures=tuple(self._layers.failures),
             evaluated=self._layers.evaluated,
             last=self._layers.step,
-            makes_value=self._made_value is not None,
-            makes_key=self._made_key,
+            makes_value=self._value_columns is not None,
+            makes_key=self._computes_key,
         )
 
     def _result(self) -> Scope:
@@ -459,7 +461,7 @@ class _Nest:
 
     def _shadowed(self, name: str) -> list[str]:
         """The columns that a new one of that name replaces."""
-        if self._made_value is not None and name in self._made_value:
+        if self._value_columns is not None and name in self._value_columns:
             self._make_value()
         return [name] if name in self._layers.described() else []
 
@@ -526,16 +528,16 @@ class _Nest:
         listed = [f"{column} AS {quoted(name)}" for name, column in computed.items()]
         if key is not None:
             listed.append(self._new_key(key))
-            self._made_key = True
+            self._computes_key = True
         else:
             # The present key is carried on, for later steps.
             self._read("key", {KEY: self._scope.types[KEY]})
             listed.append(KEY)
         hidden = [ROW, DIFF, BEGIN, END, *([BAD] if self._layers.checked else [])]
         self._layers.add(f"SELECT {', '.join([*hidden, *listed])}")
-        of_key = JSON if self._made_key else self._layers.scope.types[KEY]
+        of_key = JSON if self._computes_key else self._layers.scope.types[KEY]
         self._from_input = False
-        self._made_value = tuple(computed)
+        self._value_columns = tuple(computed)
         self._value_types = types
         self._scope = Scope({**types, KEY: of_key, VALUE: JSON})
         self._flat = set()
@@ -547,14 +549,14 @@ class _Nest:
         listed = self._new_key(key)
         without = [key] if KEY not in self._layers.described() else [key, KEY]
         self._layers.add(f"SELECT * EXCLUDE ({', '.join(without)}), {listed}")
-        self._made_key = True
+        self._computes_key = True
         self._scope = replace(self._scope, types={**self._scope.types, KEY: JSON})
 
     def _new_key(self, key: str) -> str:
         if not self._layers.checked:
             return f"{self._layers.as_json(key)} AS {KEY}"
         # A failed row keeps its former key, which is null if that is the key of the input.
-        before = KEY if self._made_key else "NULL::JSON"
+        before = KEY if self._computes_key else "NULL::JSON"
         return (
             f"CASE WHEN {BAD} IS NULL THEN {self._layers.as_json(key)} ELSE {before} END AS {KEY}"
         )
@@ -570,17 +572,17 @@ class _Nest:
         for column, kind in reads.items():
             self._names.note(part, column, self._scope)
             of_input = self._from_input and column not in self._flat
-            if of_input and not (column == KEY and self._made_key):
+            if of_input and not (column == KEY and self._computes_key):
                 self._layers.read_input(column, kind)
             elif column == VALUE:
                 self._make_value()
 
     def _make_value(self) -> None:
         """Add a column with the value of a select, once."""
-        assert self._made_value is not None
+        assert self._value_columns is not None
         if VALUE not in self._layers.described():
             self._layers.add(
-                f"SELECT *, ({self._layers.as_object(self._made_value)})::JSON AS {VALUE}"
+                f"SELECT *, ({self._layers.as_object(self._value_columns)})::JSON AS {VALUE}"
             )
 
 

@@ -99,11 +99,11 @@ def with_long_names(text: str, functions: Mapping[str, SqlFunction]) -> str:
     if not any(name in text.lower() for name in functions):
         return text
     parts, end = [], 0
-    found_tokens = tokens(text)
-    for at, token in enumerate(found_tokens[:-1]):
+    all_tokens = tokens(text)
+    for at, token in enumerate(all_tokens[:-1]):
         name = token.text.strip('"').lower()
-        is_part = at > 0 and found_tokens[at - 1].text == "."
-        if name not in functions or is_part or found_tokens[at + 1].text != "(":
+        is_part = at > 0 and all_tokens[at - 1].text == "."
+        if name not in functions or is_part or all_tokens[at + 1].text != "(":
             continue
         long_name = functions[name].long_name.replace('"', '""')
         parts += [text[end : token.at], f'"{long_name}"']

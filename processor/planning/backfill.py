@@ -26,10 +26,10 @@ from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import (
     EventTime,
     Input,
-    KeptReading,
     OnError,
     Operator,
     Plan,
+    StoredReading,
 )
 
 
@@ -128,7 +128,7 @@ def beside(before: Plan, after: Plan) -> Plan | None:
     base = core(before)
     again = ((name, planner.physical(after).readings[name]) for name in names)
     readings = [
-        (name, KeptReading(each.columns, each.key_filters, each.pushed)) for name, each in again
+        (name, StoredReading(each.columns, each.key_filters, each.pushed)) for name, each in again
     ]
     return replace(
         base,

@@ -24,7 +24,7 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import shown
 from ikebana.processor.planning import outputs, planner, progress
 from ikebana.processor.planning.backfill import core, why_not
-from ikebana.processor.planning.edits_resolved import WRITTEN, inputs_kept
+from ikebana.processor.planning.edits_resolved import WRITTEN, inputs_of_state
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.identity import lasting
 from ikebana.processor.planning.joins.query import DeltaJoin
@@ -296,7 +296,7 @@ class Edit:
 
     def goes(self, branch: Branch, sign: PlanSign) -> bool:
         """Whether any output or operator takes the results of a branch of a side."""
-        return bool(self.shown_by(branch, sign) or (sign > 0 and self.taken_from(branch)))
+        return bool(self.shown_by(branch, sign) or (sign > 0 and self.filled_with(branch)))
 
     def shown_by(self, branch: Branch, sign: PlanSign) -> list[str]:
         """List the outputs that take the results of a branch of a side.
@@ -306,7 +306,7 @@ class Edit:
         changed = self.affected if sign > 0 else self.replaced - self.own_topics
         return [name for name in branch.outputs if name in changed]
 
-    def taken_from(self, branch: Branch) -> frozenset[str]:
+    def filled_with(self, branch: Branch) -> frozenset[str]:
         """List the fresh operators that are filled with the results of a branch."""
         takers = self.takers.union(self.filled_joins.values())
         return takers & {*branch.inlets, *branch.hops}
@@ -540,7 +540,7 @@ def _readers(edit: Edit) -> Iterator[EditProblem]:
 
 def _rows(before: Plan, after: Plan) -> Iterator[EditProblem]:
     old, new = planner.physical(before).readings, planner.physical(after).readings
-    for name in sorted(inputs_kept(before, after)):
+    for name in sorted(inputs_of_state(before, after)):
         if old[name] == new[name]:
             continue
         columns, steps = old[name].columns, [step for step, _ in old[name].pushed]

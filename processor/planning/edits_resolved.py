@@ -19,12 +19,12 @@ from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import (
     Concat,
     Input,
-    KeptReading,
     Linear,
     Operator,
     Output,
     Plan,
     StateMachine,
+    StoredReading,
 )
 
 
@@ -100,18 +100,18 @@ def _generation(part: Input | Operator | Output) -> int:
     return generation(part.name)
 
 
-def _kept_readings(before: Plan, after: Plan) -> Plan:
+def _with_stored_readings(before: Plan, after: Plan) -> Plan:
     """Keep the old plan's decoding of inputs if their state stays and has enough."""
     old, new = planner.physical(before).readings, planner.physical(after).readings
     readings = tuple(
-        (name, KeptReading(old[name].columns, old[name].key_filters, old[name].pushed))
-        for name in sorted(inputs_kept(before, after))
+        (name, StoredReading(old[name].columns, old[name].key_filters, old[name].pushed))
+        for name in sorted(inputs_of_state(before, after))
         if old[name] != new[name] and planner.has_enough(old[name], after, name)
     )
     return replace(after, readings=readings) if readings else after
 
 
-def inputs_kept(before: Plan, after: Plan) -> set[str]:
+def inputs_of_state(before: Plan, after: Plan) -> set[str]:
     """List the inputs that the state of staying operators was made from."""
     old_names = {operator.name for operator in before.operators}
     return {
@@ -135,7 +135,7 @@ def _insufficient(before: Plan, after: Plan) -> set[str]:
         if kind_of(operator).reads_rows and operator.name not in old_names
         for source in kind_of(operator).sources(operator)
     }
-    return {n for n in inputs_kept(before, after) if old[n] != new[n]} | (fresh & old.keys())
+    return {n for n in inputs_of_state(before, after) if old[n] != new[n]} | (fresh & old.keys())
 
 
 class _Resolving:
@@ -224,7 +224,7 @@ class _Resolving:
         outputs = tuple(self._output(output) for output in self._after.outputs)
         inputs = tuple(replace(i, name=self._called[i.name]) for i in self._after.inputs)
         plan = replace(self._after, inputs=inputs, operators=operators, outputs=outputs)
-        return _kept_readings(self._before, plan)
+        return _with_stored_readings(self._before, plan)
 
     def _resolve(self, name: str) -> Operator:
         if name not in self._done:
@@ -279,9 +279,9 @@ class _Resolving:
         if kind_of(moved).is_linear:
             return None
         same = (old for old in self._before.operators if _is_same(moved, old))
-        return next((old for old in same if not self._is_taken(old)), None)
+        return next((old for old in same if not self._is_continued(old)), None)
 
-    def _is_taken(self, old: Operator) -> bool:
+    def _is_continued(self, old: Operator) -> bool:
         """Whether an old operator is continued by another operator than the current one."""
         base = shown(old.name)
         # An operator that still waits for the current one has another definition.

@@ -67,7 +67,7 @@ def is_same(one: Operator, other: Operator) -> bool:
     return one == other or _spelt(one) == _spelt(other)
 
 
-def hints_kept(old: Plan, new: Plan) -> list[str]:
+def ineffective_hints(old: Plan, new: Plan) -> list[str]:
     """The hints of a new plan without effect, since old hints have laid out the joins.
 
     The names are paths of the pipeline file.

@@ -67,9 +67,9 @@ from ikebana.processor.planning.relations import (
     Keys,
     Relation,
     behind,
+    derivation_of,
     equalities,
     joined,
-    made_of,
     of_scopes,
 )
 
@@ -617,8 +617,8 @@ class JoinKind(OperatorKind[Join]):
         key = f"{operator.inputs[0].alias}.{KEY}"
         columns = {KEY: Derivation(frozenset((key,)), one_to_one=True)}
         if operator.key is not None:
-            columns[KEY] = made_of(operator.key, 2, names=read)
-        columns |= {name: made_of(text, 2, names=read) for name, text in operator.select}
+            columns[KEY] = derivation_of(operator.key, 2, names=read)
+        columns |= {name: derivation_of(text, 2, names=read) for name, text in operator.select}
         return whole.selected(columns)
 
     def step(self, operator: Join, batch: OperatorBatch, catalog: Relations) -> None:

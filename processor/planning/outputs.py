@@ -31,7 +31,7 @@ from ikebana.processor.planning.plan import (
     Reduce,
     Upsert,
 )
-from ikebana.processor.planning.relations import made_of
+from ikebana.processor.planning.relations import derivation_of
 
 
 @functools.lru_cache(maxsize=64)
@@ -228,7 +228,7 @@ def _of_expression(
     scope = catalog.relation(source).scope
     if before:
         scope = result_of(before, scope).scope
-    of = made_of(text, names=[*scope.types])
+    of = derivation_of(text, names=[*scope.types])
     if of.is_same and KEY in of.of:
         return _key_after(catalog, source, before)
     result = result_of((Sql(flat_map=flat_map, select=(("key", text),)),), scope)

@@ -232,7 +232,7 @@ class Input:
         return None if self.event_time is None else self.event_time.transactions
 
     @property
-    def tells_later(self) -> bool:
+    def moves_frontier_later(self) -> bool:
         """Whether the records of a batch move the frontier of the next one."""
         return self.is_dated and self.traits.kind != "updates"
 
@@ -413,7 +413,7 @@ class Output:
         return self.topic + ".progress"
 
 
-class KeptReading(msgspec.Struct, frozen=True):
+class StoredReading(msgspec.Struct, frozen=True):
     """The work that is pushed into the decoding of an input; see `planner.Reading`."""
 
     columns: tuple[str, ...] | None = None
@@ -453,7 +453,7 @@ class Plan:
     on_error: OnError = "record"
     pushdown: bool = True
     """Whether the planner pushes work into decoding; this does not change the outputs."""
-    readings: tuple[tuple[str, KeptReading], ...] = ()
+    readings: tuple[tuple[str, StoredReading], ...] = ()
     """How rows of inputs are decoded, by input, if a checkpoint's state has rows of another form
     than the planner would choose."""
     backfills: tuple[str, ...] = ()

@@ -194,8 +194,8 @@ def _function_problems(reduction: Reduce, scopes: Sequence[Scope]) -> Iterator[P
         (KEY, "key", "by", "make a key in JSON of it here"),
         (VALUE, "value", "reduce", "make values in JSON of them by a select before"),
     ):
-        made_here = part == KEY and reduction.key is not None
-        if not made_here and any(scope.types[part] == BLOB for scope in scopes):
+        is_computed = part == KEY and reduction.key is not None
+        if not is_computed and any(scope.types[part] == BLOB for scope in scopes):
             yield (
                 f"operators.{reduction.name}.{setting}",
                 f"a function is not given a {word} in bytes; {remedy}",

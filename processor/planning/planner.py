@@ -51,8 +51,8 @@ from ikebana.processor.planning.joins.query import Join
 from ikebana.processor.planning.joins.stages import columns_read, joined, looked_up
 from ikebana.processor.planning.kind import Way
 from ikebana.processor.planning.kinds import keeps_key
-from ikebana.processor.planning.plan import Input, KeptReading, Plan
-from ikebana.processor.planning.relations import made_of
+from ikebana.processor.planning.plan import Input, Plan, StoredReading
+from ikebana.processor.planning.relations import derivation_of
 
 
 def over_stored(
@@ -98,7 +98,7 @@ def _never_fails(step: object, names: Collection[str]) -> bool:
     return (
         isinstance(step, Sql)
         and Sql(select=step.select) == step
-        and all(made_of(text, names=names).is_same for _, text in step.select or ())
+        and all(derivation_of(text, names=names).is_same for _, text in step.select or ())
     )
 
 
@@ -106,7 +106,7 @@ def _over(old: Sql, new: Sql, names: Collection[str]) -> Sql | None:
     """The step from the results of `old` to those of `new`; None if there is none."""
     if old.select is None or new.select is None or Sql(where=new.where, select=new.select) != new:
         return None
-    sources = {name: made_of(text, names=names) for name, text in old.select}
+    sources = {name: derivation_of(text, names=names) for name, text in old.select}
     plain = {column: name for name, of in sources.items() if of.is_same for column in of.of}
     computed = {text: name for name, text in old.select if not sources[name].is_same}
     if not set(old.where) <= set(new.where) or not computed.keys() <= {t for _, t in new.select}:
@@ -132,7 +132,7 @@ def _over(old: Sql, new: Sql, names: Collection[str]) -> Sql | None:
 
 def _of_stored(text: str, plain: Mapping[str, str], names: Collection[str]) -> str | None:
     """An expression over columns as SQL over the stored ones; None if a column is not stored."""
-    of = made_of(text, names=names)
+    of = derivation_of(text, names=names)
     if not of.of <= plain.keys():
         return None
     if of.is_same:
@@ -142,7 +142,7 @@ def _of_stored(text: str, plain: Mapping[str, str], names: Collection[str]) -> s
         if node["class"] != "COLUMN_REF":
             return None
         first, *rest = node["column_names"]
-        (column,) = made_of(quoted(first), names=names).of
+        (column,) = derivation_of(quoted(first), names=names).of
         if column not in plain:
             # A parameter of a lambda.
             return None
@@ -218,15 +218,15 @@ def physical(plan: Plan, *, optimized: bool | None = None) -> Physical:
                 readings[source.name], root_branches = (
                     _pushed(plan, source, root_branches)
                     if reading is None
-                    else _as_kept(reading, root_branches, scope_of_input(source).types)
+                    else _as_stored(reading, root_branches, scope_of_input(source).types)
                 )
         branches[root] = root_branches
     # Data of a diffs input are sent to the shards of the keys that its branches make.
     return Physical(readings, branches, fused=optimized or any(True for _ in inlets(plan)))
 
 
-def _as_kept(
-    reading: KeptReading, branches: tuple[Branch, ...], names: Collection[str]
+def _as_stored(
+    reading: StoredReading, branches: tuple[Branch, ...], names: Collection[str]
 ) -> tuple[Reading, tuple[Branch, ...]]:
     """Read an input as the checkpoint's state needs it, whatever the planner would choose."""
     if reading.pushed:

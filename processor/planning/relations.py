@@ -123,7 +123,7 @@ class Keys:
     def selected(self, columns: Mapping[str, "Derivation"]) -> "Keys":
         """The keys and dependencies of new columns, each computed from the former ones."""
         former = {"\0" + name: of for name, of in columns.items()}
-        whole = self.with_dependencies(_made_dependencies(former))
+        whole = self.with_dependencies(_derived_dependencies(former))
         closures = _Closures(whole.determines)
         # By former column, the new one in its place: the same under another name, or a
         # determinant.
@@ -237,7 +237,7 @@ def left_joined(
     return result
 
 
-def _made_dependencies(columns: Mapping[str, Derivation]) -> Iterator[Dependency]:
+def _derived_dependencies(columns: Mapping[str, Derivation]) -> Iterator[Dependency]:
     for name, of in columns.items():
         column = frozenset((name,))
         yield of.of, column
@@ -312,9 +312,11 @@ def behind(source: Keyed, steps: Sequence[AnyStep]) -> Keys:
                 columns = {name: Derivation(frozenset((name,)), one_to_one=True) for name in names}
                 if step.select is not None:
                     columns = {KEY: columns[KEY]}
-                    columns |= {name: made_of(text, names=names) for name, text in step.select}
+                    columns |= {
+                        name: derivation_of(text, names=names) for name, text in step.select
+                    }
                 if step.key is not None:
-                    columns[KEY] = made_of(step.key, names=names)
+                    columns[KEY] = derivation_of(step.key, names=names)
                 if step.select is not None or step.key is not None:
                     keys, names = keys.selected(columns), list(columns)
             case Negate():
@@ -326,7 +328,7 @@ def behind(source: Keyed, steps: Sequence[AnyStep]) -> Keys:
     return keys
 
 
-def made_of(text: str, parts: int = 1, *, names: Collection[str]) -> Derivation:
+def derivation_of(text: str, parts: int = 1, *, names: Collection[str]) -> Derivation:
     """The columns that an expression reads; with two `parts`, columns behind an alias.
 
     `names` has the existing columns: if none is `key`, that name is the whole key.
@@ -334,13 +336,13 @@ def made_of(text: str, parts: int = 1, *, names: Collection[str]) -> Derivation:
     if parts == 1 and (name := _name_of(text)) is not None:
         return Derivation(frozenset((_meant((name,), names),)), one_to_one=True)
     try:
-        return made_of_tree(tree(text), parts, names=names)
+        return derivation_of_tree(tree(text), parts, names=names)
     except ExpressionError:
         return Derivation(frozenset(("?",)))
 
 
-def made_of_tree(node: Node, parts: int = 1, *, names: Collection[str]) -> Derivation:
-    """The columns that a parsed expression reads, as in `made_of`."""
+def derivation_of_tree(node: Node, parts: int = 1, *, names: Collection[str]) -> Derivation:
+    """The columns that a parsed expression reads, as in `derivation_of`."""
     references = columns(node, with_parts=True)
     read = frozenset(_meant(each[:parts], names) for each in references)
     fields = [node]
@@ -372,7 +374,7 @@ def equalities(conditions: Collection[Node], types: Mapping[str, str]) -> list[t
     """The pairs of columns, behind their aliases, that conditions declare equal."""
     pairs = []
     for node in conditions:
-        sides = [made_of_tree(side, 2, names=types) for side in equated(node) or ()]
+        sides = [derivation_of_tree(side, 2, names=types) for side in equated(node) or ()]
         if sides and all(side.is_same for side in sides):
             pair = tuple(name for side in sides for name in side.of)
             one, other = (types.get(name, "?") for name in pair)

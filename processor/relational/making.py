@@ -33,12 +33,18 @@ from ikebana.processor.planning.plan import (
     Upsert,
     WindowFunctions,
 )
-from ikebana.processor.planning.relations import NOTHING_KNOWN, Keyed, Keys, KnownKeys, made_of
+from ikebana.processor.planning.relations import (
+    NOTHING_KNOWN,
+    Keyed,
+    Keys,
+    KnownKeys,
+    derivation_of,
+)
 
 Types = Mapping[str, str]
 
 
-class UnmadeError(Exception):
+class ReportedError(Exception):
     """A source has a mistake of its own, which is reported there; so nothing is said here."""
 
 
@@ -89,7 +95,7 @@ class Table:
 
     def selected(self, columns: Iterable[tuple[str, str]]) -> KnownKeys:
         """The facts of a selection from its columns, without the key."""
-        origins = {name: made_of(sql, names=self.types) for name, sql in columns}
+        origins = {name: derivation_of(sql, names=self.types) for name, sql in columns}
         return self.facts.each(lambda keys: keys.selected(origins))
 
     def free_column(self, name: str) -> str:
@@ -159,14 +165,14 @@ class KnownRelations:
         """A collection with its types.
 
         Raises:
-            UnmadeError: it has a problem of its own, or reads a collection that does not exist.
+            ReportedError: it has a problem of its own, or reads a collection that does not exist.
             MakingError: its columns are not declared.
         """
         if name in self.pending or self.hides(name):
-            raise UnmadeError
+            raise ReportedError
         if name not in self._relations:
             if not self.catalog.is_sound(name):
-                raise UnmadeError
+                raise ReportedError
             table = table_of(name, self.catalog.relation(name).scope)
             keys = self.catalog.keyed(name).keys
             facts = KnownKeys(keys, declared(keys, self.inputs, self.operators.get(name), table))
@@ -189,9 +195,9 @@ def declared(
 
 
 def table_of(name: str, scope: Scope) -> Table:
-    """A collection with the types of its columns.  Raises: UnmadeError, MakingError."""
+    """A collection with the types of its columns.  Raises: ReportedError, MakingError."""
     if UNKNOWN in scope.types.values():
-        raise UnmadeError
+        raise ReportedError
     if scope.open:
         where = (
             f"declare them under {scope.declare}"

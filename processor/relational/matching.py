@@ -40,9 +40,9 @@ from ikebana.processor.planning.relations import (
     NOTHING_KNOWN,
     Keys,
     KnownKeys,
+    derivation_of_tree,
     equalities,
     left_joined,
-    made_of_tree,
 )
 from ikebana.processor.relational.making import Listed, Making, MakingError, Table, free, struct
 from ikebana.processor.relational.rows import distinct
@@ -105,7 +105,7 @@ def null_safe(
     return ((tree(one), tree(other)),)
 
 
-def told_apart(conditions: Iterable[Node], lefts: set[str], rights: set[str]) -> Conditions:
+def by_side(conditions: Iterable[Node], lefts: set[str], rights: set[str]) -> Conditions:
     """Sort conditions by the aliases that they read: of the left, the right, or both."""
     left, right, others = [], [], []
     equalities: list[tuple[Node, Node]] = []
@@ -328,13 +328,13 @@ def _facts(
         for name in (*side.relation.types, KEY)
     }
     pairs = equalities([equal(*pair) for pair in on.equalities], types)
-    origins = {name: made_of_tree(node, 2, names=types) for name, node in select}
+    origins = {name: derivation_of_tree(node, 2, names=types) for name, node in select}
     if kind == "left":
         # A row of the right without a match has its own key.
-        origins[KEY] = made_of_tree(column(left.alias, KEY), 2, names=types)
+        origins[KEY] = derivation_of_tree(column(left.alias, KEY), 2, names=types)
 
-    def of(kept_keys: Keys, other_keys: Keys) -> Keys:
-        sides = kept_keys.prefixed(outer.alias), other_keys.prefixed(other.alias)
+    def of(outer_keys: Keys, other_keys: Keys) -> Keys:
+        sides = outer_keys.prefixed(outer.alias), other_keys.prefixed(other.alias)
         return left_joined(*sides, pairs, types).selected(origins)
 
     return outer.relation.facts.each(of, other.relation.facts)
@@ -405,8 +405,8 @@ ByAlias = Sequence[tuple[str, tuple[str, ...]]]
 
 def outer_inputs(join: DeltaJoin, left: ByAlias, full: ByAlias) -> tuple[OuterInput, ...]:
     """The inputs under `left` and `full`, in the order of the join.  Raises: MakingError."""
-    for part, is_told in (("orders", join.orders), ("strategy", join.strategy != "auto")):
-        if is_told:
+    for part, is_set in (("orders", join.orders), ("strategy", join.strategy != "auto")):
+        if is_set:
             raise MakingError(
                 "cannot be told beside left and full; make a delta_join of the other inputs", part
             )
@@ -464,7 +464,7 @@ def outer_delta(
         columns = parts.names_behind(there, at + 1)
         is_last = each is outer[-1]
         listed = [(name, so_far.of(node)) for name, node in select]
-        on = told_apart(map(so_far.of, parts.on[at]), {so_far.side.alias}, {right.alias})
+        on = by_side(map(so_far.of, parts.on[at]), {so_far.side.alias}, {right.alias})
         listed = listed if is_last else so_far.listed(columns)
         relation = outer_join(making, so_far.side, right, on, listed, each.kind)
         so_far = parts.so_far(relation, columns)

@@ -24,20 +24,20 @@ from ikebana.processor.relational.making import (
     KnownRelations,
     Making,
     MakingError,
+    ReportedError,
     Table,
-    UnmadeError,
 )
 from ikebana.processor.relational.matching import (
     ByAlias,
     Conditions,
     JoinSide,
     Outer,
+    by_side,
     met,
     outer_delta,
     outer_inputs,
     outer_join,
     over,
-    told_apart,
     unmet,
 )
 from ikebana.processor.relational.recursion import ROUNDS
@@ -105,7 +105,7 @@ def resolved(
         for name, part in list(waiting.items()):
             try:
                 derived[name] = part.make(pipeline)
-            except UnmadeError:
+            except ReportedError:
                 continue
             except (MakingError, ExpressionError) as error:
                 place = getattr(error, "part", "") or part.kind
@@ -156,10 +156,10 @@ def _derived(
 
 
 def source_of(pipeline: KnownRelations, making: Making, name: str) -> Table:
-    """The collection of a name, which may be an input.  Raises: MakingError, UnmadeError."""
+    """The collection of a name, which may be an input.  Raises: MakingError, ReportedError."""
     every = {**pipeline.inputs, **pipeline.operators, **dict.fromkeys(pipeline.pending)}
     if pipeline.hides(name):
-        raise UnmadeError
+        raise ReportedError
     if name not in every:
         raise MakingError(f"there is no operator {name!r}{instead(name, every)}")
     if name in pipeline or name in pipeline.pending:
@@ -314,7 +314,7 @@ def _conditions(on: Sequence[str], left: JoinSide, right: JoinSide) -> Condition
     if not on:
         raise MakingError("is missing, such as o.customer = c.id", "on")
     conditions = [each for text in on for each in conjuncts(_over(text, left, right, "on"))]
-    return told_apart(conditions, {left.alias}, {right.alias})
+    return by_side(conditions, {left.alias}, {right.alias})
 
 
 def _over(text: str, left: JoinSide, right: JoinSide, part: str) -> Node:

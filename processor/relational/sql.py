@@ -295,7 +295,7 @@ def sql_operators(
 
     Raises:
         SqlQueryError: the query is refused.
-        UnmadeError: a collection that it reads has a problem of its own.
+        ReportedError: a collection that it reads has a problem of its own.
     """
     making = Making(pipeline, name)
     try:

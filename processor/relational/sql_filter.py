@@ -57,8 +57,8 @@ from ikebana.processor.relational.sql_whole import (
     QueryTranslation,
     reads_columns,
     series_of,
-    taken_apart,
     values,
+    with_elements,
 )
 
 _BESIDE = (
@@ -148,7 +148,7 @@ def filtered(
 
     With a domain, the domain is one of the joined collections.
     """
-    bounds, others = _told_from_others(node["where_clause"])
+    bounds, others = _time_bounds(node["where_clause"])
     from_clause = _From(query, views, others, _bounds(node["where_clause"]))
     names = Names(from_clause.whole(node["from_table"], domain))
     for each in node["select_list"]:
@@ -235,7 +235,7 @@ class _From:
         if before is None:
             return self._leaf(node)
         if node["type"] == "TABLE_FUNCTION" and reads_columns(node):
-            return taken_apart(self._query, before, series_of(node))
+            return with_elements(self._query, before, series_of(node))
         if self._is_read(before, node):
             called = self._called(node)
             return lateral_join(self._query, self._views, node, called, before)[2]
@@ -261,7 +261,7 @@ class _From:
                 called = self._called(node)
                 relation = values(self._query, node)
             case "TABLE_FUNCTION":
-                return taken_apart(self._query, None, series_of(node))
+                return with_elements(self._query, None, series_of(node))
             case "PIVOT":
                 raise SqlQueryError(f"PIVOT and UNPIVOT are not supported: {PIVOT}", place)
             case other:
@@ -375,7 +375,7 @@ class _From:
                 "rows without elements; write conditions in WHERE",
                 place,
             )
-        froms = taken_apart(self._query, left, series_of(node["right"], keeps=is_left))
+        froms = with_elements(self._query, left, series_of(node["right"], keeps=is_left))
         names = Names(froms)
         froms.conditions += [names.resolved(each) for each in conditions if not is_left]
         return froms
@@ -472,7 +472,7 @@ class _Bound:
     place: int | None
 
 
-def _told_from_others(where: Node | None) -> tuple[list[_Bound], list[Node]]:
+def _time_bounds(where: Node | None) -> tuple[list[_Bound], list[Node]]:
     """Split the conditions of a WHERE into bounds in time and other conditions.
 
     Raises: QueryError.

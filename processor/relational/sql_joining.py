@@ -28,13 +28,13 @@ from ikebana.processor.relational.matching import (
     JoinSide,
     Outer,
     aliases_of,
+    by_side,
     equal,
     keys_of,
     met,
     null_safe,
     outer_join,
     outer_of,
-    told_apart,
     unmet,
     without,
 )
@@ -106,7 +106,7 @@ def outer(
         _add_merged(kind, listed, columns, of)
     first, second = (JoinSide(item.alias, item.relation) for item in (left, right))
     if tested is None:
-        on = told_apart(conditions, {first.alias}, {second.alias})
+        on = by_side(conditions, {first.alias}, {second.alias})
         relation = outer_join(query.making, first, second, on, listed, kind)
     else:
         pairs = query.selected(Froms([left, right], [*conditions]), listed, "both")
@@ -134,14 +134,14 @@ def half(
         one = Froms([query.item(left, "joined")], [], left.merged)
         side, conditions = _tested_pairs(query, one.items[0], right, on(one), tested)
         return _matching(query, join, one, side, conditions)
-    conditions = told_apart(on(left), {each.alias for each in left.items}, {right.alias})
+    conditions = by_side(on(left), {each.alias for each in left.items}, {right.alias})
     if join == "SEMI" and not conditions.others and not conditions.left:
         equalities, keys = keys_of(query.making, side, conditions, "semi")
         items = [*left.items, Item(right.alias, keys)]
         return Froms(items, [*left.conditions, *equalities], left.merged)
     one = Froms([query.item(left, "joined")], [], left.merged)
     (first,) = one.items
-    return _matching(query, join, one, side, told_apart(on(one), {first.alias}, {right.alias}))
+    return _matching(query, join, one, side, by_side(on(one), {first.alias}, {right.alias}))
 
 
 def _matching(
@@ -250,7 +250,7 @@ def as_of(
     With `keeps_right`, rows of the right that no row can meet are there too, without a span.
     Raises: QueryError.
     """
-    on = told_apart(conditions, {left.alias}, {right.alias})
+    on = by_side(conditions, {left.alias}, {right.alias})
     order, others = _order(on, left, right, place)
     if others:
         return _best(query, left, right, conditions, order)

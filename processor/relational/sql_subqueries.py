@@ -43,12 +43,12 @@ from ikebana.processor.relational.matching import (
     Conditions,
     InputColumn,
     JoinSide,
+    by_side,
     equal,
     keys_of,
     null_safe,
     outer_join,
     own_columns,
-    told_apart,
     unmet,
     without,
 )
@@ -387,7 +387,7 @@ class Gathered:
         """The right side of a semi-join, and its conditions, which have no `others`."""
         right = JoinSide(result.item.alias, result.item.relation)
         conditions = [equal(*pair) for pair in result.on]
-        on = told_apart([*conditions, *more], self.names.aliases(), {right.alias})
+        on = by_side([*conditions, *more], self.names.aliases(), {right.alias})
         return self._by_values(right, on) if on.others else (right, on)
 
     def _by_values(self, right: JoinSide, on: Conditions) -> tuple[JoinSide, Conditions]:

@@ -36,9 +36,9 @@ from ikebana.processor.relational.making import (
     Listed,
     Making,
     MakingError,
+    ReportedError,
     Table,
     Translate,
-    UnmadeError,
     free,
     struct,
 )
@@ -295,7 +295,7 @@ class QueryTranslation:
         others = {each.name for each in self._recursion.tables.values()}
         yield from (each for each in self.tables.values() if each.name not in others)
         for name in self._pipeline.inputs:
-            with suppress(MakingError, UnmadeError):
+            with suppress(MakingError, ReportedError):
                 is_there = name in self._pipeline
                 yield self._pipeline.relation(name) if is_there else self.making.rows_of(name)
 
@@ -454,7 +454,7 @@ class QueryTranslation:
         }
         alike = [each for each in collections if each.lower() == name.lower()]
         if self._pipeline.hides(name):
-            raise UnmadeError
+            raise ReportedError
         if not alike:
             raise no_table(name, collections, place)
         actual = name if name in alike else alike[0]
@@ -605,7 +605,7 @@ def reads_columns(node: Node) -> bool:
     return bool(columns(node["function"], with_parts=True))
 
 
-def taken_apart(query: QueryTranslation, left: Froms | None, series: Series) -> Froms:
+def with_elements(query: QueryTranslation, left: Froms | None, series: Series) -> Froms:
     """Join each row of the items so far with the elements of a list over its columns.
 
     Without items so far, the result is the elements alone.  Raises: QueryError.

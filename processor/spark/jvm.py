@@ -103,7 +103,7 @@ class Jvm:
         reasons = [line for line in lines if line and not line.startswith(_NO_REASON)]
         return f": {reasons[0][:300]}" if reasons else ""
 
-    def kept_log(self, error: Exception) -> str:
+    def saved_log(self, error: Exception) -> str:
         """Save an error and the JVM's log in a file that outlives the run; say where."""
         descriptor, path = tempfile.mkstemp(prefix="ikebana-spark-", suffix=".log")
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -40,8 +40,8 @@ from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark import connection, failures, keyed_operator, source
+from ikebana.processor.spark.caller_session import CallerSpark
 from ikebana.processor.spark.executors import Placing
-from ikebana.processor.spark.given_session import GivenSpark
 from ikebana.processor.spark.keyed_operator import GroupResult, Groups
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.source import IkebanaSource
@@ -390,7 +390,7 @@ class Callbacks(NamedTuple):
 
 
 def start(
-    spark: Spark | GivenSpark,
+    spark: Spark | CallerSpark,
     plan: Plan,
     settings: Settings,
     callbacks: Callbacks,
@@ -548,7 +548,7 @@ def _exchanges(plan: Plan, edit: Edit | None) -> bool:
     return any(progress.has_hops(each) for each in (plan, *([edit.before] if edit else ())))
 
 
-def _local_directory(spark: Spark | GivenSpark, settings: Settings) -> str:
+def _local_directory(spark: Spark | CallerSpark, settings: Settings) -> str:
     """Choose the folder of the local databases: by default temporary, if the run is local."""
     if settings.local_directory:
         return settings.local_directory

@@ -312,7 +312,7 @@ def _not_started(jvm: Jvm, error: Exception) -> IkebanaError:
         if jvm.status < 0:
             return LostError(f"Spark's JVM was killed by signal {-jvm.status} while it started")
         why = f"its JVM ended with status {jvm.status}{jvm.last_words()}"
-    return SparkStartError(f"could not start Spark: {why}", hint=jvm.kept_log(error))
+    return SparkStartError(f"could not start Spark: {why}", hint=jvm.saved_log(error))
 
 
 def is_news(record: logging.LogRecord) -> bool:

@@ -30,7 +30,7 @@ from ikebana.processor.topics.input_times import ShardReports
 from ikebana.processor.topics.intake import Intake, UpdateIntake, intake_of
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.reclock import NOT_EDITED, Edited
-from ikebana.processor.topics.replays import OwnRange, taken_back
+from ikebana.processor.topics.replays import OwnRange, retractions_of
 from ikebana.processor.topics.slices import Decoding, Slice, reading_of, rows_in
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.topics.taking import InputsState
@@ -258,7 +258,7 @@ def packed_rows(
             yield [(at.partition, message.value()) for message in hopped]
     if share.read_back:
         of_outputs = connected(config.own_kafka)
-        yield from rows_taken_back(config.plan, of_outputs, share.read_back, shards)
+        yield from retraction_rows(config.plan, of_outputs, share.read_back, shards)
     if not by_range:
         return
     with_headers = {topic for i in config.plan.inputs if needs_headers(i) for topic in i.topics}
@@ -354,12 +354,12 @@ def messages(records: Sequence[Any], *, headers: bool, dated: bool) -> list[Mess
     ]
 
 
-def rows_taken_back(
+def retraction_rows(
     plan: Plan, reader: RangeReader, ranges: Sequence[OwnRange], shards: int
 ) -> Iterator[list[tuple[int, bytes]]]:
     """Yield the packed rows that retract contents of outputs' own topics."""
     by_range = {Range(each.topic, each.partition, each.start, each.end): each for each in ranges}
     for at, records in reader.read(list(by_range)):
         read = messages(records, headers=True, dated=False)
-        if packed := [*taken_back(plan, by_range[at], read, shards)]:
+        if packed := [*retractions_of(plan, by_range[at], read, shards)]:
             yield packed

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ikebana.processor.kafka.records import FirstMessages
-    from ikebana.processor.spark.given_session import GivenSpark
+    from ikebana.processor.spark.caller_session import CallerSpark
     from ikebana.processor.spark.query import OnTrigger, Running
 
 
@@ -120,12 +120,12 @@ def _topics_are_there(
     )
 
 
-def _spark(settings: Settings, name: str, session: "SparkSession | None") -> "Spark | GivenSpark":
+def _spark(settings: Settings, name: str, session: "SparkSession | None") -> "Spark | CallerSpark":
     if session is None:
         return Spark(settings, name)
-    from ikebana.processor.spark.given_session import GivenSpark
+    from ikebana.processor.spark.caller_session import CallerSpark
 
-    return GivenSpark(session, settings, name)
+    return CallerSpark(session, settings, name)
 
 
 class _Attempts:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 def codec_of(source: Input, reading: Reading, schemas: "Schemas | None") -> Codec:
     """Make the codec of an input; `schemas` is the registry, for the formats that need one."""
-    narrow = wanted_of(source, reading)
+    narrow = decoding_needs(source, reading)
     columns = checked_of(source, reading)
     wide = msgspec.structs.replace(narrow, columns=columns)
     traits = source.traits
@@ -59,7 +59,7 @@ def codec_of(source: Input, reading: Reading, schemas: "Schemas | None") -> Code
     return Vouched(traits.codec(narrow, source.key_format, schemas), codec, usual)
 
 
-def wanted_of(source: Input, reading: Reading) -> Needs:
+def decoding_needs(source: Input, reading: Reading) -> Needs:
     """Derive from an input and its `reading` what the codec has to decode."""
     cdc = source.traits.kind != "rows"
     diffs = cdc and source.mode == "diffs"

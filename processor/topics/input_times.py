@@ -247,7 +247,7 @@ def learned(
             {name: ends.get(name, {}) for name in changes},
         )
     for source in plan.inputs:
-        if source.tells_later and source.transaction_topic is None:
+        if source.moves_frontier_later and source.transaction_topic is None:
             before = knowledge.get(source.name, InputTimes())
             if source.event_time is not None:
                 silent = idle.get(source.name, frozenset())

@@ -147,7 +147,11 @@ class MessageReader:
         If an image is missing or lacks columns, the message is used as a whole or not at all.
         """
         chosen = [c for c in changes if c.key is None or c.key in passing]
-        if self._by_images and 0 < len(chosen) < len(changes) and any(map(untold, changes)):
+        if (
+            self._by_images
+            and 0 < len(chosen) < len(changes)
+            and any(map(incomplete_image, changes))
+        ):
             return changes
         return chosen
 
@@ -262,7 +266,7 @@ def images_of(change: Change, time: int) -> Iterator[KeyedUpdate]:
 
     Raises: DecodeError, if an image that is needed is missing or lacks columns.
     """
-    if missing := untold(change):
+    if missing := incomplete_image(change):
         raise DecodeError(*missing)
     key, after, before = change.key, change.after, change.before
     if before is not None and before == after:
@@ -273,7 +277,7 @@ def images_of(change: Change, time: int) -> Iterator[KeyedUpdate]:
         yield KeyedUpdate(key, after, time, 1)
 
 
-def untold(change: Change) -> tuple[str, str] | None:
+def incomplete_image(change: Change) -> tuple[str, str] | None:
     """Name the missing part of a change's images, and the reason; None if they are complete."""
     if change.kind == "truncate":
         return "truncate", "without state there is nothing to tell what is gone"

@@ -264,7 +264,7 @@ def _times(name: str, transition: Transition) -> tuple[int, int, int]:
     return (time, time, time - 1) if rebuilding is None else (time, rebuilding.stands[name], time)
 
 
-def taken_back(
+def retractions_of(
     plan: Plan, piece: OwnRange, messages: Sequence[Message], shards: int
 ) -> Iterator[tuple[int, bytes]]:
     """Pack the negated sums of a range of messages, by shard.

@@ -48,7 +48,7 @@ from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.replays import split_at_past
 from ikebana.processor.topics.row_files import key_columns, rows_of
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.topics.taking import taken_to
+from ikebana.processor.topics.taking import read_up_to
 from ikebana.processor.topics.transactions import (
     BoundaryReading,
     SourceDating,
@@ -339,7 +339,7 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
                     latest = None if event is None else event.latest(end.now)
                     place = replace(place, base=end.lower, upper=end.upper, latest=latest)
                     if source.traits.is_updates:
-                        place = replace(place, since=taken_to(start, source.name))
+                        place = replace(place, since=read_up_to(start, source.name))
                 elif plan.time == "offset" and source.name not in plan.backfills:
                     if (topic, partition) not in bases:
                         bases[topic, partition] = base

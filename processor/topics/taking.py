@@ -294,7 +294,7 @@ def dated(plan: Plan, last: SourceOffset, look: MintingState, limit: int | None)
     times = {}
     for name, records in closed.items():
         (topic,) = plan.input(name).topics
-        before_it = taken_to(last, name)
+        before_it = read_up_to(last, name)
         if upper == last.upper and before_it < upper:
             # The past of a new input is read by the first batch in which time advances.
             continue
@@ -331,7 +331,7 @@ def _upper(last: SourceOffset, reached: InputFrontiers, *, has_stamped: bool, wa
     return upper
 
 
-def taken_to(last: SourceOffset, name: str) -> int:
+def read_up_to(last: SourceOffset, name: str) -> int:
     """The time up to which the updates of a topic have been read; 0 for a new one."""
     return min(last.upper, last.input_times[name].frontier if name in last.input_times else 0)
 

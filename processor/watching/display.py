@@ -18,7 +18,7 @@ from ikebana.processor.base.texts import counted, moment
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.topics.taking import InputsState
 from ikebana.processor.watching.metrics import HotWarnings
-from ikebana.processor.watching.reports import held_words, none_yet, stands_words
+from ikebana.processor.watching.reports import frontier_words, held_words, none_yet
 
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan
@@ -192,7 +192,7 @@ class BatchDisplay:
         )
         standing = self._standing()
         if words := held_words(standing, self._waiting):
-            where = f" ({stands_words(standing)})" if standing is not None else ""
+            where = f" ({frontier_words(standing)})" if standing is not None else ""
             self.say(f"{self._plan.name}: {words}{where}")
 
     def _due(self, report: "BatchReport") -> bool:

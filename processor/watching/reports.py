@@ -165,11 +165,11 @@ def held_words(standing: InputsState | None, waiting: int) -> str | None:
     return f"{count} {verb} for {names} to come past {moment(standing.upper)}"
 
 
-def stands_words(standing: InputsState) -> str:
+def frontier_words(standing: InputsState) -> str:
     """Describe the frontier of each input.
 
     >>> state = InputsState(40, {"orders": 90, "names": 40}, ["names"], ["orders"], ahead=True)
-    >>> stands_words(state)
+    >>> frontier_words(state)
     'names is silent after 39, orders is at 90'
     """
     words = [

@@ -34,7 +34,7 @@ from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.topics.messages import Message
-from ikebana.processor.topics.replays import advanced, left, ranges, taken_back
+from ikebana.processor.topics.replays import advanced, left, ranges, retractions_of
 from ikebana.serving.aligned import AlignedBatch
 from support.written_topics import Row, Written
 
@@ -282,7 +282,7 @@ def test_nothing_is_deleted_for_a_snapshot_that_is_not_what_was_written(life: Li
     assert list(_added(_followed(life.written)))[-1] == life.at[5]
 
 
-def _taken_back(life: Life) -> Collection:
+def _retractions(life: Life) -> Collection:
     """What an edit at the frontier takes back out of the topic, in several batches."""
     name, found = life.written.name, own_topics.begun(_settings(life), [life.written.name])
     transition = Transition(1, life.written.upper, Stage.FILL)
@@ -295,7 +295,7 @@ def _taken_back(life: Life) -> Collection:
             wanted = Range(piece.topic, piece.partition, piece.start, piece.end)
             for _, messages in reader.read([wanted]):
                 given = [Message(m.offset(), m.key(), m.value(), m.headers()) for m in messages]
-                for _, chunk in taken_back(plan, piece, given, 2):
+                for _, chunk in retractions_of(plan, piece, given, 2):
                     row = unpack(chunk)
                     assert isinstance(row, Updates)
                     assert row.outputs == ["shown"]
@@ -313,11 +313,11 @@ def _settings(life: Life) -> dict[str, str]:
 def test_an_edit_takes_back_what_a_topic_has_from_its_snapshot_on(life: Life) -> None:
     """Or from the beginning; where neither is left, the edit is refused before it begins."""
     life.batches(2)
-    assert _taken_back(life) == life.now
+    assert _retractions(life) == life.now
 
     _compacted(life)
     life.batch()
-    assert _taken_back(life) == life.now
+    assert _retractions(life) == life.now
     (check,) = own_topics.contents_checks(_settings(life), [life.written.name])
     assert check.status == "ok"
     assert "read from a snapshot of its own topic" in check.fact
@@ -326,7 +326,7 @@ def test_an_edit_takes_back_what_a_topic_has_from_its_snapshot_on(life: Life) ->
     for partition, end in last.ends.items():
         life.written.delete_before(life.written.name, partition, end)
     with pytest.raises(SourceError, match="what an output has had cannot be taken back"):
-        _taken_back(life)
+        _retractions(life)
     (check,) = own_topics.contents_checks(_settings(life), [life.written.name])
     assert check.status == "failed"
     assert "in a new topic by another output" in check.remedy

@@ -12,7 +12,7 @@ from ikebana.errors import SourceError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import Inputs
-from ikebana.processor.kafka.takeover import left_of
+from ikebana.processor.kafka.takeover import remains_of
 from ikebana.processor.planning.starts import written
 from support.pipeline_processes import create
 
@@ -91,4 +91,4 @@ def test_a_recovery_finds_the_start_again(
     settings = Settings("c", {"bootstrap.servers": broker.bootstrap_servers})
     plan = plan_of(topic, start)
     for of_plan, starts in ((plan, {topic: positions}), (plan_of(topic, "earliest"), {})):
-        assert left_of(replace(of_plan, name=f"p-{topic}"), settings).starts == starts
+        assert remains_of(replace(of_plan, name=f"p-{topic}"), settings).starts == starts

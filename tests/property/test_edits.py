@@ -84,7 +84,7 @@ class Edited:
         """As-of joins that were not there when what they show changed."""
         self.alike: set[str] = set()
         """Topics of outputs that show no such join any more from the edit that is to begin."""
-        self.taken_back: set[str] = set()
+        self.retractions_of: set[str] = set()
         """Outputs that edits have read back out of their own topics."""
 
     def edit(self, parts: Parts) -> bool:
@@ -192,7 +192,7 @@ class Edited:
         self.read = {topic: self.read.get(topic, []) for topic in logged.positions}
         for topic, lowers in self.read.items():
             lowers += [logged.lower] * (logged.positions[topic].get(0, 0) - len(lowers))
-        self.taken_back |= {*logged.transition.read_back}
+        self.retractions_of |= {*logged.transition.read_back}
         if logged.transition.number > self.edits:
             self.since |= dict.fromkeys(self.changed, logged.lower)
             if self.run._running.backfills:

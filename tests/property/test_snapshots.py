@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from ikebana.codecs.diff import ProgressRecord, SnapshotRecord
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
-from ikebana.processor.kafka.snapshots import Available, chosen, kept_snapshots, usable
+from ikebana.processor.kafka.snapshots import Available, chosen, retained_snapshots, usable
 
 TOPIC = "t"
 PARTITIONS = (0, 1)
@@ -82,7 +82,7 @@ def test_what_is_deleted_before_a_kept_snapshot_leaves_all_that_are_kept(
 ) -> None:
     """After deletion up to the oldest that is kept, each of them can still be used."""
     records, _ = history
-    held = kept_snapshots(records, "now", keep)
+    held = retained_snapshots(records, "now", keep)
     assert [record.time for record in held] == sorted({record.time for record in held})
     if not held:
         return

@@ -29,11 +29,11 @@ Sent = tuple[Where, Record]
 class Source:
     """Transactions as they committed, and what a connector sends of them, in order.
 
-    `untold` are those whose END is lost.
+    `incomplete_image` are those whose END is lost.
     """
 
     ends: tuple[Boundary, ...]
-    untold: frozenset[str]
+    incomplete_image: frozenset[str]
     sent: tuple[Sent, ...]
 
     def logs(self) -> dict[Where, list[Record]]:
@@ -70,21 +70,23 @@ def sources(draw: st.DrawFn, *, faults: bool) -> Source:
         counts = {each: [c for c, _ in places].count(each) for each in COLLECTIONS}
         ends.append(Boundary("END", name, lsn, 0, {c: n for c, n in counts.items() if n}))
         sent.append((ENDS, ends[-1]))
-    untold = frozenset[str]()
+    incomplete_image = frozenset[str]()
     if faults:
         for _ in range(draw(st.integers(0, 2))):
             # A restarted connector goes on from an earlier place.
             until = draw(st.integers(0, len(sent)))
             since = draw(st.integers(0, until))
             sent[until:until] = sent[since:until]
-        untold = frozenset(end.transaction for end in ends if draw(st.integers(0, 5)) == 0)
+        incomplete_image = frozenset(
+            end.transaction for end in ends if draw(st.integers(0, 5)) == 0
+        )
         sent = [
             (where, record)
             for where, record in sent
             if not (isinstance(record, Boundary) and record.status == "END")
-            or record.transaction not in untold
+            or record.transaction not in incomplete_image
         ]
-    return Source(tuple(ends), untold, tuple(sent))
+    return Source(tuple(ends), incomplete_image, tuple(sent))
 
 
 def by_definition(source: Source, read: Sequence[Record]) -> int:
@@ -97,7 +99,7 @@ def by_definition(source: Source, read: Sequence[Record]) -> int:
     told = {each.lsn for each in read if isinstance(each, Boundary) and each.status == "END"}
     frontier = 0
     for end in source.ends:
-        if end.transaction in source.untold:
+        if end.transaction in source.incomplete_image:
             continue
         own = [collection for name, _, collection in changes if name == end.transaction]
         wanted = {name: count for name, count in end.counts.items() if name in READ}
@@ -158,7 +160,7 @@ def test_the_frontier_never_goes_back_and_reaches_the_end(
     """The last END is the end, even if ENDs before it are lost."""
     batches = read_all(source, data)
     frontiers = [0, *(state.frontier for state, _ in batches)]
-    told = [end.lsn for end in source.ends if end.transaction not in source.untold]
+    told = [end.lsn for end in source.ends if end.transaction not in source.incomplete_image]
 
     assert frontiers == sorted(frontiers)
     assert frontiers[-1] == max(told, default=0)

@@ -19,7 +19,7 @@ from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.relational.making import KnownRelations, MakingError, UnmadeError
+from ikebana.processor.relational.making import KnownRelations, MakingError, ReportedError
 from ikebana.processor.relational.sql import sql_operators, tables_of
 from sqllogictest.answers import agrees, comparable
 from sqllogictest.dialect import ORDER, misfit, query_of
@@ -28,7 +28,7 @@ from sqllogictest.tables import Change, Tables, TooLargeError
 
 # A recursion without an end is refused while it runs.
 _REFUSALS = (
-    *(SqlQueryError, MakingError, ExpressionError, UnmadeError, ConfigError),
+    *(SqlQueryError, MakingError, ExpressionError, ReportedError, ConfigError),
     ConvergenceError,
 )
 

@@ -248,7 +248,7 @@ class KafkaLife:
         self._place = self._folder / "second"
         plan, settings = _parsed(self._name, str(self._place), self._servers, **parts)
         settings = replace(settings, shards=2)
-        left = takeover.left_of(plan, settings)
+        left = takeover.remains_of(plan, settings)
         takeover.recover(plan, settings, left, Checkpoint(str(self._place)))
 
 

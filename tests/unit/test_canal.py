@@ -389,9 +389,9 @@ def test_what_cannot_be_used_is_refused(message: bytes, reason: str, key: bytes 
 
 def test_types_that_are_not_declared_have_to_be_told() -> None:
     """In `mysqlType`, which is the better one, or in `sqlType`."""
-    untold = "neither `mysqlType` nor `sqlType` has a column: declare its type"
+    reason = "neither `mysqlType` nor `sqlType` has a column: declare its type"
 
-    assert refusal(changed("insert", sqlType=None, mysqlType=None), Needs()).reason == untold
+    assert refusal(changed("insert", sqlType=None, mysqlType=None), Needs()).reason == reason
 
 
 def test_of_a_deleted_row_nobody_needs_more_than_the_key() -> None:

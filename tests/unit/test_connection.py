@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from ikebana import ConfigError
 from ikebana.processor.cli.check import check_command
-from ikebana.processor.cli.connection import outputs_told, told_by
+from ikebana.processor.cli.connection import topic_access, topics_to_read
 from ikebana.processor.cli.follow import follow_command
 from ikebana.processor.cli.snapshot import snapshot_command
 
@@ -45,7 +45,7 @@ def test_a_pipeline_file_tells_brokers_and_format(path: Path, topic: str, form: 
     """Of each of its outputs, and of its errors."""
     settings = {"bootstrap.servers": "localhost:1", "client.id": "of-the-file"}
 
-    assert told_by(topic, path, None, None) == (settings, form)
+    assert topic_access(topic, path, None, None) == (settings, form)
 
 
 MODULE = """\
@@ -69,7 +69,7 @@ def test_a_pipeline_of_a_module_tells_the_format(
     monkeypatch.setenv("IKEBANA_SETTINGS", "settings.yaml")
     monkeypatch.delitem(sys.modules, "pipeline_that_is_followed", raising=False)
 
-    found = told_by(topic, Path("pipeline_that_is_followed:shop"), None, None)
+    found = topic_access(topic, Path("pipeline_that_is_followed:shop"), None, None)
 
     assert found == ({"bootstrap.servers": "b:1", "client.id": "own"}, form)
 
@@ -93,14 +93,17 @@ def test_every_command_that_reads_a_topic_takes_a_pipeline_of_a_module(
 
 def test_without_a_file_a_topic_has_diffs() -> None:
     """On the broker of this machine."""
-    assert told_by("plain", None, None, None) == ({"bootstrap.servers": "localhost:9092"}, "diff")
+    assert topic_access("plain", None, None, None) == (
+        {"bootstrap.servers": "localhost:9092"},
+        "diff",
+    )
 
 
 def test_options_win_over_files(path: Path, tmp_path: Path) -> None:
     """And client settings over those of the pipeline."""
     (config := tmp_path / "client").write_text("client.id=of-the-client\nbootstrap.servers=x:1\n")
 
-    settings, _ = told_by("plain", path, config, "localhost:2")
+    settings, _ = topic_access("plain", path, config, "localhost:2")
 
     assert settings == {"bootstrap.servers": "localhost:2", "client.id": "of-the-client"}
 
@@ -108,7 +111,7 @@ def test_options_win_over_files(path: Path, tmp_path: Path) -> None:
 def test_a_topic_that_is_no_output_is_told_with_what_is_meant(path: Path) -> None:
     """The name of an output is none of a topic."""
     with pytest.raises(ConfigError, match=r'no output whose topic is "lates"; did .*"latest"'):
-        told_by("lates", path, None, None)
+        topic_access("lates", path, None, None)
 
 
 def test_follow_reads_no_facts(path: Path) -> None:
@@ -130,5 +133,5 @@ def test_follow_reads_no_facts(path: Path) -> None:
 def test_a_pipeline_is_given_alone(what: tuple[str, ...], form: str | None, words: str) -> None:
     """The other names are read as topics nowhere, and the remedy is to name topics."""
     with pytest.raises(ConfigError, match=words) as refused:
-        outputs_told(what, form, None, None)
+        topics_to_read(what, form, None, None)
     assert "topics" in (refused.value.hint or "")

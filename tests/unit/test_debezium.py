@@ -96,7 +96,7 @@ WRAPPINGS = [bare, without_schema, with_schema, spaced]
 Wrapping = Callable[[object], bytes | None]
 
 
-def wanted_of(stored: dict[str, Any]) -> Needs:
+def decoding_needs(stored: dict[str, Any]) -> Needs:
     columns = stored.get("columns")
     return Needs(**{**stored, **({"columns": tuple(columns)} if columns else {})})
 
@@ -129,7 +129,7 @@ def codec_of(name: str, wanted: Needs) -> Codec:
 @pytest.mark.parametrize(("name", "message"), list(stored_messages()))
 def test_stored_messages(name: str, message: dict[str, Any]) -> None:
     """Twice by one codec, since it remembers schemas; the Kafka key is the row's."""
-    codec = codec_of(name, wanted_of(STORED[name]["wanted"]))
+    codec = codec_of(name, decoding_needs(STORED[name]["wanted"]))
     key, value = encoded(message["key"]), encoded(message["value"])
 
     for _ in range(2):

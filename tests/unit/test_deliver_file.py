@@ -11,7 +11,7 @@ from ikebana.delivering.delivery import DeliveryProbes, DeliveryProgress
 from ikebana.delivering.sink_plan import SinkPlan, sink_plan
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring import pipeline
-from ikebana.processor.authoring.pipeline import given_settings
+from ikebana.processor.authoring.pipeline import settings_for
 from ikebana.processor.cli.main import cli
 
 ALONE = """\
@@ -95,7 +95,7 @@ def test_sinks_in_python_are_those_of_a_file(tmp_path: Path) -> None:
     table = {"from": "totals", "mode": "history", "key": "id"}
     p.deliver("shop", {"per_id": table}, postgres={"connection": "password=${x"})
     sections = p.sections({"kafka": {"bootstrap.servers": "b:1"}, "run": {"checkpoint": "c"}})
-    settings = given_settings(sections, p.plan())
+    settings = settings_for(sections, p.plan())
 
     path = in_file(tmp_path, pipeline.text_of_sinks(p.plan(), settings))
 
@@ -108,7 +108,7 @@ def test_sinks_in_python_are_those_of_a_file(tmp_path: Path) -> None:
         p.deliver("shop", {"t": table}, delta={"folder": "f"})
     p.deliver("lake", {"t": {"from": "total"}}, delta={"folder": "f"})
     with pytest.raises(ConfigError, match=r'deliver\.lake\.tables\.t\.from: .*"totals"'):
-        given_settings(p.sections({}), p.plan(), bootstrap_servers="b:1", checkpoint="c")
+        settings_for(p.sections({}), p.plan(), bootstrap_servers="b:1", checkpoint="c")
 
 
 def test_without_columns_they_are_those_that_the_topic_tells(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from ikebana.processor.checkpoint.checkpoint import Birth, newborn
 from ikebana.processor.checkpoint.evolution import (
     edit_to,
     evolved,
-    hints_kept,
+    ineffective_hints,
     recorded,
     resumed,
     step_to,
@@ -395,8 +395,8 @@ def test_hints_that_joins_were_not_laid_out_by_are_told() -> None:
     """A checkpoint keeps the arrangements that it has."""
     sized = plan_of(FIRST, inputs=(INPUTS[0], replace(INPUTS[1], size=9)))
 
-    assert hints_kept(born(plan_of(FIRST)), sized) == ["inputs.customers_in.size"]
-    assert hints_kept(born(plan_of()), plan_of(inputs=sized.inputs)) == []
+    assert ineffective_hints(born(plan_of(FIRST)), sized) == ["inputs.customers_in.size"]
+    assert ineffective_hints(born(plan_of()), plan_of(inputs=sized.inputs)) == []
 
 
 def test_a_refusal_says_all_that_starting_anew_takes() -> None:

@@ -338,15 +338,15 @@ def test_a_limit_that_becomes_shorter_holds_for_the_call_that_comes_next(tmp_pat
     assert "operator totals: map shop:price has not returned" in message
 
 
-@pytest.mark.parametrize(("kept_s", "is_stuck"), [(181.0, True), (200.0, True), (210.0, False)])
+@pytest.mark.parametrize(("lasted_s", "is_stuck"), [(181.0, True), (200.0, True), (210.0, False)])
 def test_a_machine_that_stood_still_has_not_kept_a_lock(
-    kept_s: float, *, is_stuck: bool, tmp_path: Path
+    lasted_s: float, *, is_stuck: bool, tmp_path: Path
 ) -> None:
     """Its guards end their processes when it goes on, later than they were set to."""
     report = tmp_path / "stuck"
     path = tmp_path / "stuck.17"
     path.write_text('1000.0\n180.0\n0x1\nmap f has not returned\nThread 0x1\n  File "a", line 1')
-    os.utime(path, (0, 1000 + kept_s))
+    os.utime(path, (0, 1000 + lasted_s))
 
     assert (calls.reported(report) is not None) == is_stuck
 

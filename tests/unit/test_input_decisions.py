@@ -41,7 +41,7 @@ ONE = {"ours.out": TopicInfo("1", 1), "ours.out.progress": TopicInfo("2", 1)}
         pytest.param(
             {"a": TopicInfo("1", 1), "b": TopicInfo("2", 1)},
             {"a": "1", "b": "1"},
-            Reason.TOPIC_MADE_ANEW,
+            Reason.TOPIC_CREATED_AGAIN,
             id="created again",
         ),
         pytest.param({"a": TopicInfo("1", 1)}, {}, Reason.MISSING_INPUT, id="not there"),

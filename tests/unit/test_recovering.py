@@ -22,8 +22,8 @@ from ikebana.processor.checkpoint.recovering import (
     Left,
     Unclosed,
     problems,
-    problems_left,
     rebuild,
+    rebuild_problems,
     unclosed,
 )
 from ikebana.processor.checkpoint.takeover import GoOn, OutputState, StartHistory, judge
@@ -118,13 +118,13 @@ def marker(batch: int, upper: int) -> Marker:
 
 
 def told(plan: Plan, found: Left) -> dict[str, str]:
-    return {each.path: each.reason for each in problems_left(plan, found)}
+    return {each.path: each.reason for each in rebuild_problems(plan, found)}
 
 
 def test_what_is_whole_has_no_problems() -> None:
     plan = plan_of()
     assert list(problems(plan)) == []
-    assert list(problems_left(plan, left(plan))) == []
+    assert list(rebuild_problems(plan, left(plan))) == []
 
 
 @pytest.mark.parametrize(

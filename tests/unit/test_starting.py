@@ -54,7 +54,7 @@ def refused(found: object) -> Reason | None:
             lease(),
             born(),
             topics(out=TopicInfo("2", 3)),
-            Reason.TOPIC_MADE_ANEW,
+            Reason.TOPIC_CREATED_AGAIN,
             id="created again",
         ),
         pytest.param(

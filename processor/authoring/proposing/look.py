@@ -38,15 +38,15 @@ from ikebana.processor.topics.input_codec import (
     ColumnTypes,
     codec_of,
     declared_by,
+    decoding_needs,
     takes_empty_for_null,
-    wanted_of,
 )
 from ikebana.processor.topics.messages import (
     Message,
     MessageOrigin,
     MessageReader,
     Undecodable,
-    untold,
+    incomplete_image,
 )
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def look(source: Input, messages: Sequence[Message], schemas: "Schemas | None" =
     images = [change.after for _, change in writes]
     if source.mode == "diffs":
         for at, change in good:
-            if (lacking := untold(change)) is not None:
+            if (lacking := incomplete_image(change)) is not None:
                 bad.setdefault(at, str(DecodeError(*lacking)))
     for index, reason in ColumnTypes(source).wrong(images).items():
         bad.setdefault(writes[index][0], reason)
@@ -145,7 +145,7 @@ def _rows(
     source: Input, messages: Sequence[Message], schemas: "Schemas | None"
 ) -> tuple[int, list[dict[str, Any]]]:
     """Decode rows with the columns that they have; absent ones are not added as null."""
-    request = wanted_of(source, _ALL)
+    request = decoding_needs(source, _ALL)
     request = msgspec.structs.replace(request, declared=_AsTheyAre(request.declared))
     make = source.traits.codec
     assert make is not None, f"{source.value_format} has updates, not changes"

@@ -22,7 +22,7 @@ from ikebana.processor.checkpoint.checkpoint import Birth, Logged, described
 from ikebana.processor.checkpoint.evolution import begun, edit_under_way
 from ikebana.processor.checkpoint.next_step import Desired, Observed, StartStep, start
 from ikebana.processor.checkpoint.parts import moved
-from ikebana.processor.checkpoint.recovering import Left, Unclosed, problems_left, rebuild
+from ikebana.processor.checkpoint.recovering import Left, Unclosed, rebuild, rebuild_problems
 from ikebana.processor.checkpoint.takeover import OutputState
 from ikebana.processor.engine.dataflow import Beside, Emitted
 from ikebana.processor.engine.editing import output_intervals
@@ -32,9 +32,9 @@ from ikebana.processor.engine.evaluate import (
     OutputsWritten,
     attempt,
     consolidated,
-    found_schemas,
     plan_of,
     reports_of,
+    schema_lookup,
 )
 from ikebana.processor.engine.testing.topics import Topics
 from ikebana.processor.planning import planner, starts
@@ -46,7 +46,7 @@ from ikebana.processor.topics.event_time import Where
 from ikebana.processor.topics.input_times import InputTimes, ShardReports
 from ikebana.processor.topics.intake import Intake, UpdateIntake, intake_of
 from ikebana.processor.topics.literals import as_message, require_readable
-from ikebana.processor.topics.replays import taken_back
+from ikebana.processor.topics.replays import retractions_of
 from ikebana.processor.topics.row_files import files_of
 from ikebana.processor.topics.slices import reading_of, rows_in, slices
 from ikebana.processor.topics.source_offset import SourceOffset, is_settled, started
@@ -126,7 +126,7 @@ def after_loss(
         hops=hops,
         starts=begins,
     )
-    if problems := list(problems_left(plan, left)):
+    if problems := list(rebuild_problems(plan, left)):
         raise CheckpointError(
             "the checkpoint cannot be created again: "
             + "; ".join(f"{each.path} {each.reason}" for each in problems),
@@ -298,7 +298,7 @@ class Run:
         self._ahead: Positions = {}
         """By output that is written in portions, its ends before the first portion."""
         self._unfinished: Unfinished | None = None
-        self._schemas = found_schemas(schemas)
+        self._schemas = schema_lookup(schemas)
         self._open()
 
     @property
@@ -603,7 +603,7 @@ class Run:
             )
         return spans
 
-    def _taken_back(self, after: SourceOffset) -> Iterator[tuple[int, Records]]:
+    def _retractions(self, after: SourceOffset) -> Iterator[tuple[int, Records]]:
         """The rows that a batch reads from the topics of outputs, by shard."""
         edit, transition = self._edit_of(after), after.transition
         read_back = edit.read_back if edit else {}
@@ -611,7 +611,7 @@ class Run:
         for piece in replays.ranges(outputs, transition):
             held = self.topics.messages[piece.topic][piece.partition][piece.start : piece.end]
             messages = [message for message in held if message is not None]
-            for shard, chunk in taken_back(self._running, piece, messages, len(self.stores)):
+            for shard, chunk in retractions_of(self._running, piece, messages, len(self.stores)):
                 yield shard, _record(chunk)
 
     def _edit_of(self, after: SourceOffset) -> Edit | None:
@@ -632,7 +632,7 @@ class Run:
                 messages = [message for message in held if message is not None]
             for shard, chunk in [*reading.add(messages), *reading.finish()]:
                 rows[shard].append(_record(chunk))
-        for shard, record in self._taken_back(after):
+        for shard, record in self._retractions(after):
             rows[shard].append(record)
         for shard, shard_rows in enumerate(rows):
             begin, end = (of.hops.get(shard, 0) for of in (before, after))

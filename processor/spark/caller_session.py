@@ -22,7 +22,7 @@ from ikebana.processor.spark.workers import daemon
 _MODULE = "spark.python.daemon.module"
 
 
-class GivenSpark(Closes):
+class CallerSpark(Closes):
     """A stand-in for `session.Spark`, on a session that continues after the run.
 
     The run has its own session beside the given one, in the same JVM, so that our settings

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from ikebana.errors import ConfigError, LostError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.processes import Stopping
-from ikebana.processor.spark.given_session import GivenSpark
+from ikebana.processor.spark.caller_session import CallerSpark
 from ikebana.processor.spark.supervised import _Attempts
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def session(python: str, conf: dict[str, str] | None = None, master: str = "loca
     return SimpleNamespace(_jsparkSession=object(), sparkContext=context, _jsc=Stoppable())
 
 
-def given(found: Any) -> GivenSpark:
-    return GivenSpark(cast("SparkSession", found), SETTINGS, "shop")
+def given(found: Any) -> CallerSpark:
+    return CallerSpark(cast("SparkSession", found), SETTINGS, "shop")
 
 
 def python_that(tmp_path: Path, ends_with: int) -> str:
