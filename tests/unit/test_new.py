@@ -66,6 +66,9 @@ def plan_of(proposal: Proposal) -> Any:
         pytest.param(stored("dms", "insert", "load", "create_table"), "dms", id="dms"),
         pytest.param(captured("maxwell"), "maxwell", id="Maxwell of a real MariaDB"),
         pytest.param(captured("canal"), "canal", id="Canal of a real MariaDB"),
+        pytest.param(
+            said({"data": [{"id": 1}], "type": "INSERT"}), "canal", id="Flink in Canal's form"
+        ),
         pytest.param(captured("json"), "debezium-json", id="Debezium of a real MariaDB"),
         pytest.param(captured("confluent"), "avro", id="Confluent's Avro"),
         pytest.param(said({"n": 1}, {"n": 2}), "json", id="JSON"),
@@ -118,6 +121,30 @@ def test_rows_are_those_within_changes() -> None:
     assert "isDdl" not in types_of(canal)
     assert {"id", "name"} <= types_of(debezium).keys()
     assert "op" not in types_of(debezium)
+
+
+def test_old_columns_in_rows_of_dms_are_named_by_their_prefix() -> None:
+    """Only an update has them; otherwise a changed key would leave the old row."""
+    of = {"record-type": "data", "schema-name": "s", "table-name": "t"}
+    proposal = propose(
+        "t",
+        said(
+            {"data": {"id": 1}, "metadata": {**of, "operation": "insert"}},
+            {"data": {"id": 2, "BI_id": 1}, "metadata": {**of, "operation": "update"}},
+        ),
+    )
+
+    assert (proposal.options, types_of(proposal)) == ({"before_prefix": "BI_"}, {"id": "BIGINT"})
+    assert dict(plan_of(proposal).options) == {"before_prefix": "BI_"}
+
+
+def test_values_in_the_form_of_canal_may_have_types_of_their_own() -> None:
+    """Canal itself writes texts, with the types of MySQL beside them."""
+    proposal = propose(
+        "t", said({"data": [{"id": 1, "x": 0.5}], "type": "INSERT", "pkNames": ["id"]})
+    )
+
+    assert types_of(proposal) == {"id": "BIGINT", "x": "DOUBLE"}
 
 
 def test_one_of_several_tables_is_read() -> None:

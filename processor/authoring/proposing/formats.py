@@ -47,7 +47,7 @@ class MessageEvidence(NamedTuple):
     """The table, key columns and rows of one message, as far as it names them.
 
     `of_kafka` are the columns in its Kafka key; `keyed`: it has a readable Kafka key;
-    `lacks_image`: it is a change without its old image.
+    `lacks_image`: it is a change without its old image; `options`: those that it needs.
     """
 
     table: str = ""
@@ -56,6 +56,7 @@ class MessageEvidence(NamedTuple):
     lacks_image: bool = False
     of_kafka: tuple[str, ...] = ()
     keyed: bool = False
+    options: Mapping[str, str] = {}
 
 
 class Evidence(NamedTuple):
@@ -63,7 +64,7 @@ class Evidence(NamedTuple):
 
     `keys` counts the key columns that messages name, `kafka_keys` those in Kafka keys.  Of the
     messages with rows, `unnamed` name no key, `keyless` have no readable Kafka key, and
-    `imageless` lack the old image of a change.
+    `imageless` lack the old image of a change.  `options` are those that any message needs.
     """
 
     tables: Counter[str]
@@ -73,6 +74,7 @@ class Evidence(NamedTuple):
     unnamed: int = 0
     keyless: int = 0
     imageless: int = 0
+    options: Mapping[str, str] = {}
 
 
 def gathered(seen: Sequence[MessageEvidence], table: str | None = None) -> Evidence:
@@ -91,6 +93,7 @@ def gathered(seen: Sequence[MessageEvidence], table: str | None = None) -> Evide
         sum(not each.columns for each in rows),
         sum(not each.keyed for each in rows),
         sum(each.lacks_image for each in rows),
+        {name: of for each in rows for name, of in each.options.items()},
     )
 
 
@@ -283,17 +286,21 @@ def _without_added(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_canal(value: dict[str, Any]) -> bool:
+    """Whether a message is Canal's, or Flink's in this form, which may have only rows and type."""
+    if value.get("type") in ("INSERT", "UPDATE", "DELETE") and isinstance(value.get("data"), list):
+        return True
     return {"isDdl", "data", "table"} <= value.keys()
 
 
 def _canal(value: dict[str, Any]) -> MessageEvidence:
-    if value["isDdl"] or not isinstance(value["data"], list):
+    if value.get("isDdl") or not isinstance(value["data"], list):
         return MessageEvidence()
-    table, types = f"{value.get('database')}.{value['table']}", value.get("mysqlType")
-    # Without types all values are text.
-    column_types = types if isinstance(types, dict) else {}
-    names = {name: None for row in value["data"] if isinstance(row, dict) for name in row}
-    kinds = {name: of_mysql(str(column_types.get(name))) for name in names}
+    parts, types = (value.get("database"), value.get("table")), value.get("mysqlType")
+    table = ".".join(str(part) for part in parts) if any(parts) else ""
+    kinds = None
+    if isinstance(types, dict):
+        names = {name: None for row in value["data"] if isinstance(row, dict) for name in row}
+        kinds = {name: of_mysql(str(types.get(name))) for name in names}
     return MessageEvidence(table, _names(value.get("pkNames")), _rows(value["data"], kinds))
 
 
@@ -326,12 +333,25 @@ def _dms(value: dict[str, Any]) -> MessageEvidence:
     parts = (metadata.get(name) for name in ("schema-name", "table-name"))
     table = ".".join(map(str, parts))
     if metadata["record-type"] == "data":
-        return MessageEvidence(table, rows=_rows([value.get("data")]))
+        row, options = value.get("data"), {}
+        if metadata["operation"] in ("update", "delete") and isinstance(row, dict):
+            new = {name: of for name, of in row.items() if not _is_old(name, row)}
+            options = {"before_prefix": _OLD} if len(new) < len(row) else {}
+            row = new
+        return MessageEvidence(table, rows=_rows([row]), options=options)
     control = value.get("control")
     table_def = control.get("table-def") if isinstance(control, dict) else None
     return MessageEvidence(
         table, _names(table_def.get("primary-key")) if isinstance(table_def, dict) else ()
     )
+
+
+# The prefix of old columns in AWS's documentation.
+_OLD = "BI_"
+
+
+def _is_old(name: str, row: Mapping[str, Any]) -> bool:
+    return name.startswith(_OLD) and name.removeprefix(_OLD) in row
 
 
 def _is_maxwell(value: dict[str, Any]) -> bool:

@@ -260,6 +260,7 @@ def _as_rows_that_stay(proposal: Proposal, samples: Sequence[Sample]) -> Proposa
 def _declared(proposal: Proposal, evidence: Evidence, samples: Sequence[Sample]) -> Proposal:
     """Add the columns and the key of rows."""
     form, traits = proposal.value, FORMATS[proposal.value]
+    proposal = replace(proposal, options={**proposal.options, **evidence.options})
     bare = any(row.kinds is None for row in evidence.rows)
     columns, unknown = columns_of(
         evidence.rows,
