@@ -1,7 +1,13 @@
 """Topics as brokers describe them, and their offsets: how far they are read, and what is left."""
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
+
+LONGEST_TOPIC = 249
+"""The most letters that a topic's name may have."""
+_TOPIC = re.compile(f"[A-Za-z0-9._-]{{1,{LONGEST_TOPIC}}}")
+_PROGRESS = ".progress"
 
 Positions = dict[str, dict[int, int]]
 """By topic and partition, an offset: where the partition begins or ends, or is read up to."""
@@ -14,6 +20,16 @@ class TopicInfo(NamedTuple):
 
     id: str
     partitions: int
+
+
+def is_topic(name: str) -> bool:
+    """Whether Kafka allows the name for a topic."""
+    return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
+
+
+def progress_topic(topic: str) -> str:
+    """The topic with the progress of an output's topic."""
+    return topic + _PROGRESS
 
 
 def offset_in(topic: str, partition: int, *sources: Offsets) -> int:

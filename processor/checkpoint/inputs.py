@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ikebana.errors import SourceError
-from ikebana.processor.base.offsets import Offsets, TopicInfo, offset_in
+from ikebana.processor.base.offsets import Offsets, TopicInfo, offset_in, progress_topic
 from ikebana.processor.base.texts import shown
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.planning import starts
@@ -146,7 +146,7 @@ def read_whole(plan: Plan) -> dict[str, list[str]]:
         if source.traits.is_updates or source.transaction_topic is not None:
             for topic in (*source.topics, *filter(None, [source.transaction_topic])):
                 is_diff = source.traits.kind == "updates"
-                result[topic] = [topic, topic + ".progress"] if is_diff else [topic]
+                result[topic] = [topic, progress_topic(topic)] if is_diff else [topic]
     return result
 
 

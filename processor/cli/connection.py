@@ -2,7 +2,6 @@
 
 import functools
 import os
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ikebana.errors import ConfigError
+from ikebana.processor.base.offsets import is_topic
 from ikebana.processor.base.texts import instead, parse_moment
 from ikebana.processor.kafka import reading_rights
 from ikebana.processor.kafka.client import with_registry
@@ -191,7 +191,7 @@ def topics_to_read(
     else:
         formats = dict.fromkeys(what, form or "diff")
     for topic in formats:
-        if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic) or topic in (".", ".."):
+        if not is_topic(topic):
             raise ConfigError(f'cannot read "{topic}": it is no name of a topic')
     if bootstrap_servers:
         settings["bootstrap.servers"] = bootstrap_servers

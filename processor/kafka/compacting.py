@@ -25,7 +25,7 @@ from ikebana.codecs import diff
 from ikebana.codecs.diff import ProgressRecord, SnapshotRecord, topic_of
 from ikebana.errors import SourceError
 from ikebana.processor.base.diff_reader import EarlierUpdates, PlacedUpdate
-from ikebana.processor.base.offsets import Offsets, Positions
+from ikebana.processor.base.offsets import Offsets, Positions, progress_topic
 from ikebana.processor.base.texts import moment
 from ikebana.processor.base.verify import CollectionDigest, batch_offence
 from ikebana.processor.kafka import client, topics
@@ -151,7 +151,10 @@ class Compaction:
             # The updates that it replaces cannot be recovered, so it is verified first.
             for _ in self._reading.snapshots.read(oldest):
                 pass
-        before = {self.topic: oldest.last.ends, self.topic + ".progress": {0: oldest.progress_at}}
+        before = {
+            self.topic: oldest.last.ends,
+            progress_topic(self.topic): {0: oldest.progress_at},
+        }
         return delete_before(self._admin, before)
 
     def trim(self, keep: int) -> Positions:

@@ -34,6 +34,7 @@ from ikebana.processor.base.diff_reader import (
     Portion,
     TopicPart,
 )
+from ikebana.processor.base.offsets import progress_topic
 from ikebana.processor.base.rows import maker
 from ikebana.processor.base.texts import moment
 from ikebana.processor.checkpoint.refusal import Refusal
@@ -67,7 +68,7 @@ class DiffTopic:
     def __init__(self, settings: Mapping[str, str], topic: str, form: str = "diff") -> None:
         self.topic = topic
         self._messages = output_reader(settings, topic, form)
-        self.progress_topic = topic + ".progress"
+        self.progress_topic = progress_topic(topic)
         self._admin = client.admin(settings)
         # Progress and the updates that it names are read at the same time.
         self._progress_reader = RangeReader(settings)

@@ -24,7 +24,7 @@ from ikebana.codecs.diff import SnapshotRecord
 from ikebana.errors import SourceError
 from ikebana.processor.base import texts
 from ikebana.processor.base.notices import Notice
-from ikebana.processor.base.offsets import Offsets, Positions, TopicInfo, offset_in
+from ikebana.processor.base.offsets import Offsets, Positions, TopicInfo, offset_in, progress_topic
 from ikebana.processor.checkpoint.inputs import (
     again_refusal,
     beginnings_refusal,
@@ -426,7 +426,7 @@ class DatedInputs:
             closed = [c for c in self._closed.get(source.name, ()) if c.after > times.progress_at]
             # Ends of transactions take offsets without records, so the position is kept.
             start = max(times.progress_at, self._read_to.get(source.name, 0))
-            end = ends[source.topics[0] + ".progress"][0]
+            end = ends[progress_topic(source.topics[0])][0]
             closed += self._read(source, start, end)
             self._read_to[source.name] = max(start, end)
             self._closed[source.name] = closed
@@ -438,10 +438,10 @@ class DatedInputs:
 
     def _progress_ends(self) -> Positions:
         diffs = [source for source in self._plan.inputs if source.traits.kind == "updates"]
-        return topics.ends(self._admin, {s.topics[0] + ".progress": 1 for s in diffs})
+        return topics.ends(self._admin, {progress_topic(s.topics[0]): 1 for s in diffs})
 
     def _read(self, source: Input, start: int, end: int) -> list[ClosedProgress]:
-        topic = source.topics[0] + ".progress"
+        topic = progress_topic(source.topics[0])
         return [
             ClosedProgress(progress_record(message, SourceError), message.offset() + 1)
             for _, messages in self._reader.read([Range(topic, 0, start, end)])

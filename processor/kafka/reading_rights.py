@@ -16,7 +16,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 from ikebana.codecs.diff import topic_of
 from ikebana.codecs.formats import FACT_FORMATS
 from ikebana.errors import AccessError
-from ikebana.processor.base.offsets import TopicInfo
+from ikebana.processor.base.offsets import TopicInfo, progress_topic
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.client import (
     REQUEST_S,
@@ -83,7 +83,7 @@ def needs_of(
     for topic, form in formats.items():
         needs[topic].add(AclOperation.READ)
         if form not in FACT_FORMATS:
-            needs[topic + ".progress"].add(AclOperation.READ)
+            needs[progress_topic(topic)].add(AclOperation.READ)
         if form != "diff":
             continue
         needs[topic_of(topic)].add(AclOperation.READ)
@@ -92,7 +92,7 @@ def needs_of(
             needs[topic_of(topic)] |= {AclOperation.WRITE, AclOperation.DELETE}
         if deletes:
             needs[topic].add(AclOperation.DELETE)
-            needs[topic + ".progress"].add(AclOperation.DELETE)
+            needs[progress_topic(topic)].add(AclOperation.DELETE)
     return dict(needs)
 
 

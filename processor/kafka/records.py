@@ -21,6 +21,7 @@ from ikebana.processor.authoring.proposing.formats import Sample
 from ikebana.processor.authoring.proposing.look import Look, look, new_columns, notices
 from ikebana.processor.base.noted import MessagePlace
 from ikebana.processor.base.notices import Notice
+from ikebana.processor.base.offsets import progress_topic
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.progress_topic import last_progress
 from ikebana.processor.kafka.reader import Range, RangeReader, timestamp_of
@@ -256,7 +257,7 @@ def _of_times(plan: Plan, kafka: Mapping[str, str]) -> list[Notice]:
     try:
         with closing(RangeReader(kafka)) as reader:
             for source in diffs:
-                last = last_progress(reader, source.topics[0] + ".progress")
+                last = last_progress(reader, progress_topic(source.topics[0]))
                 kinds[source.name] = None if last is None else kind_of(last.times, last.upper)
     except (IkebanaError, KafkaException):
         return []

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 from ikebana.errors import AccessError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.notices import Check
-from ikebana.processor.base.offsets import TopicInfo
+from ikebana.processor.base.offsets import TopicInfo, progress_topic
 from ikebana.processor.base.texts import counted
 from ikebana.processor.kafka import client, own_topics
 from ikebana.processor.kafka.client import (
@@ -215,7 +215,7 @@ def _inputs(plan: Plan) -> list[str]:
     """Return the topics that are read, except our own."""
     names = [topic for source in plan.inputs for topic in source.topics]
     names += [
-        topic + ".progress"
+        progress_topic(topic)
         for source in plan.inputs
         if source.traits.kind == "updates"
         for topic in source.topics

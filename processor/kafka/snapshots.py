@@ -22,7 +22,7 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.errors import AccessError, SourceError
 from ikebana.processor.base import diff_reader
 from ikebana.processor.base.diff_reader import PlacedUpdate
-from ikebana.processor.base.offsets import offset_in
+from ikebana.processor.base.offsets import offset_in, progress_topic
 from ikebana.processor.base.texts import moment
 from ikebana.processor.base.verify import CollectionDigest
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
@@ -189,7 +189,7 @@ class Snapshots:
 
     def available(self) -> Available:
         """Ask for the first offsets that the brokers still have."""
-        progress = self._topic + ".progress"
+        progress = progress_topic(self._topic)
         existing = self._topics.described(self._topic, progress)
         begins = {
             name: self._topics.offsets(topics.beginnings, name, topic.partitions)

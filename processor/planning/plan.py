@@ -28,6 +28,7 @@ from ikebana.codecs.formats import (
     OutputTraits,
 )
 from ikebana.errors import ConfigError, PlanError
+from ikebana.processor.base.offsets import progress_topic
 from ikebana.processor.base.texts import instead
 from ikebana.processor.kernels.window_values import WindowFunction
 from ikebana.processor.linear.functions import name_of, why_not_portable
@@ -410,7 +411,7 @@ class Output:
     @property
     def progress_topic(self) -> str:
         """The topic of its progress records, which publish its frontier."""
-        return self.topic + ".progress"
+        return progress_topic(self.topic)
 
 
 class StoredReading(msgspec.Struct, frozen=True):

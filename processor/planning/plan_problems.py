@@ -10,6 +10,7 @@ from ikebana.codecs.formats import FORMATS, IN_REGISTRY
 from ikebana.codecs.output_messages import namespace_of
 from ikebana.codecs.sql_type import TypeTextError
 from ikebana.errors import ConfigError
+from ikebana.processor.base.offsets import is_topic, progress_topic
 from ikebana.processor.base.texts import instead
 from ikebana.processor.linear.chain import ChainError, chain, result_of
 from ikebana.processor.linear.expressions import column_type
@@ -50,7 +51,6 @@ from ikebana.processor.planning.plan import (
 )
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def problems_of(plan: Plan, unread: Unread = ALL_READ) -> Iterator[PlanProblem]:
@@ -286,7 +286,7 @@ def _topic_problems(plan: Plan) -> Iterator[PlanProblem]:
     places = [(f"outputs.{o.name}.topic", o.topic) for o in plan.outputs]
     places.append(("errors.topic", plan.error_topic))
     for path, topic in [*((path, topic) for topic, path in read.items()), *places]:
-        if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+        if not is_topic(topic):
             yield path, f"{topic!r} is not a Kafka topic name (letters, digits, '.', '_', '-')"
     for source in plan.inputs:
         for topic, count in Counter(source.topics).items():
@@ -294,9 +294,9 @@ def _topic_problems(plan: Plan) -> Iterator[PlanProblem]:
                 yield f"inputs.{source.name}.topic", f"topic {topic!r} is listed {count} times"
     yield from _shared_problems(plan)
     for path, topic in places:
-        if _TOPIC.fullmatch(topic) and not _TOPIC.fullmatch(topic + ".progress"):
+        if is_topic(topic) and not is_topic(progress_topic(topic)):
             yield path, f"{topic!r} is too long to have a topic '<topic>.progress' beside it"
-        for used in (topic, topic + ".progress"):
+        for used in (topic, progress_topic(topic)):
             if used in read:
                 yield path, f"topic {used!r} is also read, at {read[used]}"
             elif used in written:

@@ -243,6 +243,32 @@ def test_what_dms_does_not_tell_is_a_guess_that_is_named() -> None:
     assert any("check that key" in note for note in proposal.notes)
 
 
+@pytest.mark.parametrize(
+    ("value", "note"),
+    [
+        (b"1,tea", "no JSON, such as '1,tea'"),
+        (b'{"a": NaN}', "no JSON, such as '{\"a\": NaN}'"),
+        (b"\x1f\x8b\x08", "neither JSON nor text"),
+    ],
+)
+def test_what_is_no_json_is_shown(value: bytes, note: str) -> None:
+    """With a value from which its reader sees why."""
+    [*_, last] = propose("orders", [Sample(b"1", b'{"a": 1}'), *[Sample(b"2", value)] * 2]).notes
+
+    assert last.startswith(f"Values are {note}: expressions have them as `value`, of type BLOB")
+
+
+def test_a_long_topic_has_an_output_with_a_shorter_name() -> None:
+    """A file with a name that Kafka refuses is not written."""
+    proposal = propose("t" * 249, [Sample(b"1", b'{"a": 1}')])
+
+    text = WRITERS["yaml"].written("long", [proposal], "localhost:9092", None)
+
+    [output] = parse(text, "long", environ={}).plan.outputs
+    assert output.topic == "t" * 232 + ".changes"
+    assert len(output.progress_topic) == 249
+
+
 def test_nothing_seen_is_said() -> None:
     """An empty topic, and one of tombstones."""
     empty, deleted = propose("t", []), propose("t", [Sample(b"1", None)])

@@ -43,12 +43,15 @@ from ikebana.processor.authoring.proposing.formats import (
 )
 from ikebana.processor.authoring.proposing.kinds import AvroKinds, ColumnKind, of_values
 from ikebana.processor.authoring.proposing.look import columns_seen, look
+from ikebana.processor.base.offsets import LONGEST_TOPIC, progress_topic
 from ikebana.processor.base.texts import counted
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import ExpressionError, StepError
 from ikebana.processor.planning.plan import Input, InputMode
 from ikebana.processor.topics.input_codec import ColumnTypes, needs_registry
 from ikebana.processor.topics.messages import Message
+
+_CHANGES = ".changes"
 
 
 class AvroEvidence(NamedTuple):
@@ -169,6 +172,12 @@ class Proposal:
         """Whether decoding the input needs a schema registry."""
         return FORMATS[self.value].in_registry or self.key == "avro"
 
+    @property
+    def output_topic(self) -> str:
+        """The topic of its changes, within the length that Kafka allows."""
+        most = LONGEST_TOPIC - len(progress_topic(_CHANGES))
+        return self.topic[:most] + _CHANGES
+
     def noting(self, *notes: str) -> "Proposal":
         """The same with more notes."""
         return replace(self, notes=(*self.notes, *notes))
@@ -269,9 +278,7 @@ def _declared(proposal: Proposal, evidence: Evidence, samples: Sequence[Sample])
     )
     proposal = _keyed(replace(proposal, columns=columns), traits, evidence, samples)
     if form == "bytes":
-        proposal = proposal.noting(
-            "Values are no JSON: expressions have them as `value`, of type BLOB."
-        )
+        proposal = proposal.noting(_no_json([s.value for s in samples if s.value is not None]))
     if unknown:
         names = ", ".join(unknown)
         proposal = proposal.noting(f"Of {names} only nulls were seen: JSON stands for any type.")
@@ -287,6 +294,17 @@ def _declared(proposal: Proposal, evidence: Evidence, samples: Sequence[Sample])
     return proposal.noting(
         "Types come from the values seen: a value that does not fit is an error record."
     )
+
+
+def _no_json(values: Sequence[bytes]) -> str:
+    """Say how expressions have values that are no JSON, with one of them if they are texts."""
+    end = "expressions have them as `value`, of type BLOB"
+    one = next((value for value in values if parsed(value) is ...), b"")
+    try:
+        text = one.decode()
+    except UnicodeDecodeError:
+        return f"Values are neither JSON nor text: {end}."
+    return f"Values are no JSON, such as {text[:40]!r}: {end}; decode(value) is the text."
 
 
 def _keyed(

@@ -192,7 +192,7 @@ def _written_in_yaml(
         "  # Updates (data, time, diff): an old value leaves with -1, a new one comes with +1.",
     ]
     for part, proposal in named:
-        topic = in_yaml(f"{proposal.topic}.changes")
+        topic = in_yaml(proposal.output_topic)
         lines += [f"  {part.output}:", f"    from: {part.rows}", f"    topic: {topic}"]
     lines += [
         "",
@@ -368,7 +368,7 @@ def _written_in_sql(
         "-- Updates (data, time, diff): an old value leaves with -1, a new one comes with +1."
     )
     for part, proposal in named:
-        into = f"INTO KAFKA (topic = {in_sql(f'{proposal.topic}.changes')})"
+        into = f"INTO KAFKA (topic = {in_sql(proposal.output_topic)})"
         lines.append(
             f"CREATE SINK {name_in_sql(part.output)} FROM {name_in_sql(part.rows)} {into};"
         )
@@ -532,7 +532,7 @@ def _python_output(
             f'# current{end}.where("quantity > 9").named("large").to("large")',
             "# Updates (data, time, diff): an old value leaves with -1, a new one comes with +1.",
         ]
-    changes = in_python(f"{proposal.topic}.changes")
+    changes = in_python(proposal.output_topic)
     return [*lines, f"current{end}.to({changes}, name={in_python(part.output)})"]
 
 
