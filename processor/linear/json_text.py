@@ -144,6 +144,9 @@ def to_text(column: str, kind: SqlType, depth: int = 0) -> str:
             f"WHEN isnan({column}) THEN '\"{NAN}\"' WHEN {column} > 0 THEN '\"{INFINITY}\"' "
             f"WHEN {column} < 0 THEN '\"-{INFINITY}\"' END"
         )
+    elif isinstance(kind, Decimal) and kind.width == kind.scale:
+        # DuckDB writes no digit before the point of such a decimal.
+        text = f"regexp_replace({column}::VARCHAR, '^(-?)[.]', '\\10.')"
     elif name in _AS_IT_IS or isinstance(kind, Decimal):
         text = f"{column}::VARCHAR"
     elif isinstance(kind, List | Array):
