@@ -430,10 +430,11 @@ _URL_SAFE = re.compile(r"[A-Za-z0-9_-]*={0,2}").fullmatch
 def _from_hex(text: str) -> bytes:
     if not _HEX(text):
         raise ValueError
-    return bytes.fromhex(text)
+    # DMS writes a prefix, unless it has `NoHexPrefix`.
+    return bytes.fromhex(text.removeprefix("0x"))
 
 
-_HEX = re.compile(r"[0-9A-Fa-f]*").fullmatch
+_HEX = re.compile(r"(?:0x)?[0-9A-Fa-f]*").fullmatch
 
 _BY_NAME = {
     **{name: Encoding(convert, _INTEGERS) for name, convert in COUNTED.items()},
