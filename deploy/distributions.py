@@ -170,6 +170,8 @@ def _run(
 def main(folder: Path, pythons: list[str]) -> None:
     """Build all distributions in a folder, and try each."""
     folder.mkdir(parents=True, exist_ok=True)
+    # What is on it would hide what is installed: pip leaves out a package that it finds there.
+    os.environ.pop("PYTHONPATH", None)
     sdist = source(folder)
     wheels = [(python, wheel(python, sdist, folder)) for python in pythons]
     for python, file in ((pythons[0], sdist), *wheels):

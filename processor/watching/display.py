@@ -126,8 +126,8 @@ class BatchDisplay:
             f"{counted(self._updates, 'update')} so far, frontier {moment(report.upper)}, "
             f"{report.behind:,} offsets behind"
         )
-        if report.counts[ERRORS]:
-            line += f", {report.counts[ERRORS]:,} errors on {self._plan.error_topic}"
+        if errors := report.counts[ERRORS]:
+            line += f", {counted(errors, 'change')} of errors on {self._plan.error_topic}"
         if report.counted:
             line += f"; {_listed(self._counted)} so far"
         if report.filling is not None:

@@ -39,13 +39,15 @@ def test_what_was_counted_is_summed_up_in_words(capsys: pytest.CaptureFixture[st
 
 
 def test_one_error_is_not_several(capsys: pytest.CaptureFixture[str]) -> None:
-    """A count stands with its noun in singular or plural."""
+    """A count stands with its noun in singular or plural, also where some errors have ended."""
     with BatchDisplay(PLAN, once=True) as display:
-        for errors, words in ((1, "1 change of errors"), (2, "3 changes of errors")):
+        for errors, batch, total in ((1, "1 change", "1 change"), (2, "2 changes", "3 changes")):
             counts = {"d": 1, "errors": errors}
             display.batch(BatchReport(0, 0, 1, 1, 0, counts, {}, 0, 0.1, []))
             display.done(stopped=False)
-            assert f", {words}, frontier 1" in capsys.readouterr().err
+            said = capsys.readouterr().err
+            assert f", {batch} of errors on {PLAN.error_topic}\n" in said
+            assert f", {total} of errors, frontier 1" in said
 
 
 def test_owners_that_a_batch_has_missed_are_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
