@@ -5,7 +5,7 @@ time.  Each datum of a part that stays goes through the steps of the old plan, n
 those of the new plan.  Replaced outputs get the difference, new outputs the results of the new
 plan, and fresh reductions and arrangements their initial contents.  The data of a part that ends
 are retracted from replaced outputs, and so are its errors; errors that are in no state are read
-from the error topic (`planning.edits_errors`).  The updates have the time t - 1 internally, so
+from the error topic (`edits.EndedErrors`).  The updates have the time t - 1 internally, so
 that fresh operators take them before all updates at t; outputs write them at t.
 
 Meanwhile records are read, and parts that stay go on.  Fresh operators and the outputs that

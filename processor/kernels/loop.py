@@ -9,8 +9,8 @@ variable.  If there is no such round up to a limit, that is an error.
 
 Each collection within a loop has diffs by (time, round); times and rounds are ordered separately:
 so a row that comes in round 3 of time 10 meets one of round 5 of time 2 in round 5 of time 10.
-Times come one after the other, so what has been before a time is kept by round alone
-(`loop_traces`), and a time changes only the rounds and keys that differ from those before it:
+Times come one after the other, so the sums of all earlier times are stored by round alone
+(`Trace`), and a time changes only the rounds and keys that differ from those before it:
 
 * A join looks each change up in the traces of its other inputs, whatever their rounds are.  A
   result is of the latest round of its rows, and is waited for until that.

@@ -14,7 +14,7 @@ A partial value is completed from the current value at its place in the order; w
 an error, and the key has no value.  A truncate removes every key at its place in the order.
 
 Where upserts have sequences, the one with a key's greatest sequence counts in place of the last
-one, and those that are outdated are counted: see `upsert_sequences`.
+one, and those that are outdated are counted: see `Sequences`.
 
 The state is itself the arrangement of the output by key.  The old value that a message claims
 is only compared with the state: if they differ, this is counted as `drift`, and so is a delete of

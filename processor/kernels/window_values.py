@@ -167,7 +167,7 @@ SIZED = ("percent_rank", "cume_dist", "ntile")
 OFFSETS = ("lag", "lead")
 ENDS = ("first_value", "last_value", "nth_value")
 PATTERN = "pattern"
-"""The match of a row pattern that a row is in; see `window_patterns`."""
+"""The match of a row pattern that a row is in; see `row_patterns`."""
 NULL = b"null"
 
 

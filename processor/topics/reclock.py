@@ -3,8 +3,7 @@
 The source mints one `SourceOffset` for each batch, and Spark logs it before the batch runs.
 It is the durable mapping from Kafka's offsets to our times, and the only place where a clock is
 read: everything else about the batch is a function of it.  `taking` chooses the offsets that a
-batch reads and makes times, `slices` splits the batch by partition, and `edit_steps` continues an
-edit of the plan.
+batch reads and makes times, and `slices` splits the batch by partition.
 """
 
 # Decision (a frontier lags a batch): To look into messages before minting would read them twice,

@@ -124,3 +124,34 @@ def test_programs_in_texts_import_what_is_there() -> None:
 
     assert ("test_scaled.py", "ikebana.processor.spark.executors", "ask_for") in imports
     assert [each for each in sorted(imports) if not has(*each[1:])] == []
+
+
+# Names in docstrings that no code of ours has: of others, in statements, in examples.
+_OTHERS = {
+    "gc.get_freeze_count",
+    "ikebana_bad",
+    "json_transform",
+    "o.custkey",
+    "output_primary_key_columns",
+}
+_TEXT = re.compile(r'"""[\s\S]*?"""|(?m:^\s*#.*$)')
+_NAME_IN_TEXT = re.compile(r"`([a-z]\w*(?:\.\w+)*)`")
+
+
+def test_docstrings_name_what_is_there() -> None:
+    """A module or a function that was renamed is renamed in the texts about it as well."""
+    folders = ("arrangements", "codecs", "compiled", "delivering", "processor", "serving")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.p*[yxd]")]
+    words = {word for page in ALL_PAGES for word in re.findall(r"\w+", page.read_text())}
+    named = set()
+    for path in paths:
+        words |= {
+            path.stem,
+            path.parent.name,
+            *re.findall(r"\w+", _TEXT.sub("", path.read_text())),
+        }
+        texts = " ".join(_TEXT.findall(path.read_text()))
+        named |= {name for name in _NAME_IN_TEXT.findall(texts) if "_" in name or "." in name}
+
+    assert len(named) > 300
+    assert {name for name in named if name.rpartition(".")[2] not in words} == _OTHERS
