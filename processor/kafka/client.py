@@ -135,11 +135,14 @@ def reach(settings: Mapping[str, str]) -> None:
     """Connect once, so that a mistake in the settings is reported at once and as such.
 
     Raises:
-        ConfigError: librdkafka knows no such setting or value.
+        ConfigError: librdkafka knows no such setting or value, or no brokers are named.
         AccessError: the brokers refuse the user, or TLS cannot be agreed on with them.
         AwayError: the brokers did not answer in ten seconds.
     """
     errors: list[KafkaError] = []
+    servers = settings["bootstrap.servers"]
+    if not servers.strip():
+        raise ConfigError("no brokers are named", hint="Give --bootstrap-servers HOST:PORT.")
     try:
         asking = admin({**settings, "error_cb": errors.append})
     except KafkaException as error:
@@ -159,7 +162,6 @@ def reach(settings: Mapping[str, str]) -> None:
                 raise refusal from None
             raise
 
-    servers = settings["bootstrap.servers"]
     try:
         patiently(ask, f"the brokers at {servers}", _FIRST_PATIENCE_S)
     except AwayError as error:
@@ -209,7 +211,8 @@ def _credentials(settings: Mapping[str, str]) -> str:
 def _unreachable(what: str, patience_s: float, reason: str) -> AwayError:
     return AwayError(
         f"could not reach {what} for {patience_s:.0f} s: {reason}",
-        hint="Check kafka.bootstrap.servers, its security.protocol, and that the brokers are up.",
+        hint="Check the address (--bootstrap-servers, or kafka.bootstrap.servers in the file), "
+        "the security.protocol, and that the brokers are up.",
     )
 
 

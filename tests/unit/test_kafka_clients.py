@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ikebana.codecs.diff import ProgressRecord, decode_progress
-from ikebana.errors import AwayError, SourceError
+from ikebana.errors import AwayError, ConfigError, SourceError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kafka import client, own_topics, progress_topic, topics, transactions
@@ -375,3 +375,11 @@ def test_updates_lie_in_kafka_with_their_time_and_diff_as_headers() -> None:
         (m.key(), m.partition()) for m in found if not m.headers()
     }
     assert all(now_ms - m.timestamp()[1] < 600_000 for m in found)
+
+
+def test_an_empty_address_is_refused_before_anybody_is_asked() -> None:
+    """librdkafka would try ten seconds to reach nobody."""
+    with pytest.raises(ConfigError, match="no brokers are named") as error:
+        client.reach({"bootstrap.servers": " "})
+
+    assert error.value.hint == "Give --bootstrap-servers HOST:PORT."
