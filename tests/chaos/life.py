@@ -267,7 +267,8 @@ class Life:
         options = ["check", self.pipeline.target, "--bootstrap-servers", self.servers]
         done = CliRunner().invoke(cli, options)
         if done.exit_code != 0:
-            raise Wrong(f"ikebana check: {done.output}")
+            # An error such as that of brokers that are away is raised here, and not printed.
+            raise Wrong(f"ikebana check: {done.output}{done.exception!r}") from done.exception
 
     def _bad(self, topic: str, truth: dict[bytes, bytes]) -> dict[str, int]:
         """What is wrong with an output, by the judge that shares no code with ikebana."""
