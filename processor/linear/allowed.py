@@ -48,7 +48,7 @@ _TIMES = (
     "; until when a row counts is its valid_until, and when it happened its input's event_time"
 )
 _AGGREGATE = "is an aggregate, which has no meaning over one datum"
-_REPEATS = "can only stand in flat_map"
+_REPEATS = "makes several rows"
 
 
 def refuse_call(call: Node) -> None:
@@ -82,6 +82,8 @@ def refuse_bare(name: str) -> None:
 def _remedy(name: str, reason: str) -> str:
     if name in CLOCKS:
         return _TIMES
+    if reason == _REPEATS:
+        return "; a list does so in flat_map, or by unnest in a view: string_split_regex(x, ',')"
     return "; what rows come to is for a reduce operator" if reason == _AGGREGATE else ""
 
 

@@ -138,7 +138,13 @@ _NAMES = re.compile(r"\"([^\"']+)\"|'(\w+)'")
 _OPERATORS = {"~~": "LIKE", "!~~": "NOT LIKE", "~~*": "ILIKE", "!~~*": "NOT ILIKE", "~~~": "GLOB"}
 # Types that a remedy had better not name where a usual one will do.
 _UNUSUAL = re.compile(r"TINYINT|SMALLINT|HUGEINT|UINTEGER|UBIGINT|BIGNUM|FLOAT|_NS|TIME ZONE")
-_KINDS = {"INT8": "TINYINT", "INT16": "SMALLINT", "INT32": "INTEGER", "INT64": "BIGINT"}
+_KINDS = {
+    "BOOL": "BOOLEAN",
+    "INT8": "TINYINT",
+    "INT16": "SMALLINT",
+    "INT32": "INTEGER",
+    "INT64": "BIGINT",
+}
 _WORDS: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], str], str]]] = [
     (re.compile(pattern), words)
     for pattern, words in (
