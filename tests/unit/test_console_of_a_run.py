@@ -169,7 +169,9 @@ def test_sinks_stand_on_the_first_page_and_in_the_plan(browser: Browser) -> None
         expect(row.locator("[data-label=State]")).to_have_text(why)
         expect(row.locator("[data-label='Offsets behind']")).to_have_text("1,234")
         expect(row).to_have_class("wrong")
-        assert row.locator("[data-label=Sink]").evaluate(LINES_OF_TEXT) == 1, "the name is cut"
+        # None of a row that the next answer has replaced meanwhile.
+        lines = row.locator("[data-label=Sink]").evaluate(LINES_OF_TEXT)
+        assert lines < 2, "the name is cut"
         picture(page, "console-sinks")
 
 
