@@ -66,7 +66,7 @@ def _no_such(match: re.Match[str], error: str) -> str:
     return f"there is no {match[1].lower()} {match[2]}{close}"
 
 
-def _not_taken(match: re.Match[str], error: str) -> str:
+def _refused_types(match: re.Match[str], error: str) -> str:
     """A call or an operation with arguments for which it does not exist."""
     name = match[1].strip('"')
     kinds = _parts(_of_literals(match[2]))
@@ -154,8 +154,8 @@ _WORDS: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], str], str]]] 
         ),
         (r"Function with name (\S+) does not exist!", _no_function),
         (r"(Type|Collation|Sequence) with name (\S+) does not exist!", _no_such),
-        (r"argument types '(\"?[^(]+?)\((.*)\)'\. You might", _not_taken),
-        (r'for the function call "([^(]+?)\((.*)\)"\. In order', _not_taken),
+        (r"argument types '(\"?[^(]+?)\((.*)\)'\. You might", _refused_types),
+        (r'for the function call "([^(]+?)\((.*)\)"\. In order', _refused_types),
         (
             r"(\S+) is not an aggregate function",
             r"\1() is no aggregate and no window function; leave out OVER",
