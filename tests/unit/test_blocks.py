@@ -54,7 +54,7 @@ def test_a_sample_of_all_places_decides() -> None:
 @pytest.fixture
 def without_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where there was no C compiler."""
-    monkeypatch.setattr(run, "_taken_apart", None)
+    monkeypatch.setattr(run, "_divided", None)
     monkeypatch.setattr(run, "_put_together", None)
 
 
