@@ -83,6 +83,7 @@ class Life:
         self._reader = Reader(self.servers)
         self.runs = Runs(self._begun, self._stands_still)
         self._loads = 0
+        self._progress_end = self._upper = 0
 
     @property
     def broker(self) -> ProxiedBroker:
@@ -199,12 +200,17 @@ class Life:
         self.wait(self.choice.uniform(0, 1))
 
     def closed_times(self) -> int:
-        """How far the output's progress has come: an offset that grows with each batch."""
+        """The frontier of the output's progress; -1 while brokers are away."""
         with suppress(KafkaException):
             found = offsets(
                 self.servers, [self.pipeline.target + ".progress"], committed_only=True
             )
-            return sum(found.values())
+            # What a start aborts moves this end, too, and closes no time.
+            if (end := sum(found.values())) != self._progress_end:
+                progress = self.pipeline.progress()
+                self._upper = progress[-1].upper if progress else 0
+                self._progress_end = end
+            return self._upper
         return -1
 
     def recovered(self) -> tuple[float, list[str]]:
