@@ -150,6 +150,7 @@ class OperatorPart(StepPart):
     over: ExpressionText | None = None
     size: Annotated[float, BeforeValidator(as_finite_seconds)] = 0.0
     every: Annotated[float, BeforeValidator(as_finite_seconds)] = 0.0
+    offset: Annotated[float, BeforeValidator(as_finite_seconds)] = 0.0
     gap: Annotated[float, BeforeValidator(as_finite_seconds)] = 0.0
     at: Annotated[At, choice(At)] = "alt"
     outer: Annotated[bool, BeforeValidator(as_flag)] = False
@@ -377,8 +378,8 @@ def _as_windows(part: OperatorPart, name: str, source: str) -> tuple[Derived, ..
     if kind == "session":
         return (sections.session(name, source, part.over, part.gap, part.partition),)
     every = part.every if kind == "hop" else part.size
-    derived = sections.windows(name, kind, source, part.over, every=every, size=part.size)
-    return (derived,)
+    lengths = {"every": every, "size": part.size, "offset": part.offset}
+    return (sections.windows(name, kind, source, part.over, **lengths),)
 
 
 class _Section(NamedTuple):
@@ -415,8 +416,8 @@ _SECTIONS: Mapping[str, _Section] = {
     "first": _Section(("count", "partition", "order"), _as_first),
     "window": _Section(("functions", "partition", "order", "frame", "having"), _as_window),
     "iterate": _Section(("columns", "rounds"), _as_iterate),
-    "tumble": _Section(("over", "size"), _as_windows),
-    "hop": _Section(("over", "every", "size"), _as_windows),
+    "tumble": _Section(("over", "size", "offset"), _as_windows),
+    "hop": _Section(("over", "every", "size", "offset"), _as_windows),
     "session": _Section(("over", "gap", "partition"), _as_windows),
 }
 KINDS = tuple(_SECTIONS)

@@ -254,11 +254,13 @@ def first(
     return _derived(name, "first", (source,), last)
 
 
-def windows(name: str, kind: str, source: str, over: str, *, every: float, size: float) -> Derived:
+def windows(
+    name: str, kind: str, source: str, over: str, *, every: float, size: float, offset: float
+) -> Derived:
     """The rows of a collection with the tumbling or hopping windows that they are in."""
 
     def last(making: Making, sources: list[Table]) -> Table:
-        return hopping(making, sources[0], over, *map(_microseconds, (every, size)))
+        return hopping(making, sources[0], over, *map(_microseconds, (every, size, offset)))
 
     return _derived(name, kind, (source,), last)
 

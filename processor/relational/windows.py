@@ -1,16 +1,18 @@
 """Rows with their windows of time: tumbling, hopping and session windows.
 
 Each row gets the columns `window_start` (inclusive) and `window_end` (exclusive); a row without a
-time is in no window.  Tumbling and hopping windows begin at multiples of a duration since 1970, so
-a linear step computes them.  Sessions depend on the other rows of their partition: a reduction
-lists the times of the partition, a step cuts the list at gaps, and a join gives each row its
-session.  So an insertion between two sessions can merge them, and a deletion can split one.
+time is in no window.  Tumbling and hopping windows begin at multiples of a duration since 1970,
+perhaps moved by an offset, so a linear step computes them.  Sessions depend on the other rows of
+their partition: a reduction lists the times of the partition, a step cuts the list at gaps, and a
+join gives each row its session.  So an insertion between two sessions can merge them, and a
+deletion can split one.
 
 A row with an infinite time is in a window that begins and ends at infinity, as with `time_bucket`.
 
-A view has windows in FROM: `tumble(t, at, size)`, `hop(t, at, every, size)` and `session(…)`.
-DuckDB has no such table functions, so a call in the text is replaced by a table name, padded with
-spaces to the length of the call: positions in errors stay right.
+A view has windows in FROM: `tumble(t, at, size)`, `hop(t, at, every, size)`, both also with an
+offset as the last argument, and `session(…)`.  DuckDB has no such table functions, so a call in
+the text is replaced by a table name, padded with spaces to the length of the call: positions in
+errors stay right.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,11 +42,14 @@ START, END = "window_start", "window_end"
 _INFINITE = 2**63 - 1
 
 
-def hopping(making: Making, source: Table, over: str, every: int, size: int) -> Table:
+def hopping(
+    making: Making, source: Table, over: str, every: int, size: int, offset: int = 0
+) -> Table:
     """Each row once for each window that it is in.
 
-    Windows are `size` microseconds long, and one begins every `every` microseconds; equal values
-    are tumbling windows.  `over` is SQL of a date or a timestamp.
+    Windows are `size` microseconds long, and one begins every `every` microseconds, one of them
+    `offset` microseconds after 1970 began; equal lengths are tumbling windows.  `over` is SQL of a
+    date or a timestamp.
     """
     _require(source)
     if every < 1 or size < 1:
@@ -58,7 +63,9 @@ def hopping(making: Making, source: Table, over: str, every: int, size: int) -> 
     moment = source.free_column("moment")
     timed = _timed(making, source, over, moment)
     at = quoted(moment)
-    last = f"({at} - (({at} % {every}) + {every}) % {every})"
+    # The remainder has the sign of `at`, and the sum has none.
+    to_positive = every + -offset % every
+    last = f"({at} - (({at} % {every}) + {to_positive}) % {every})"
     first = f"({last} - ((({size - 1} - ({at} - {last})) // {every}) * {every}))"
     window = source.free_column("window")
     starts = f"[{last}]" if every == size else f"range({first}, {last} + 1, {every})"
@@ -169,6 +176,8 @@ _FORMS = {
     "hop": "hop(orders, placed, INTERVAL '10 minutes', INTERVAL '1 hour')",
     "session": "session(orders, placed, INTERVAL '30 minutes', customer)",
 }
+# The least and the most intervals: an offset may follow the others.
+_LENGTHS = {"tumble": (1, 2), "hop": (2, 3), "session": (1, 1)}
 
 
 class FromCall(Protocol):
@@ -188,7 +197,10 @@ class FromCall(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WindowCall:
-    """A call in FROM: function, collection, SQL of the time, microseconds, partition columns."""
+    """A call in FROM: function, collection, SQL of the time, microseconds, partition columns.
+
+    `lengths` are those of the function's form, and perhaps an offset.
+    """
 
     function: str
     source: str
@@ -201,7 +213,9 @@ class WindowCall:
         """The rows of the collection with their windows.  Raises: MakingError."""
         if self.function == "session":
             return sessions(making, source, self.over, self.lengths[0], self.partition)
-        return hopping(making, source, self.over, self.lengths[0], self.lengths[-1])
+        # A tumbling window hops by its size.
+        every = self.lengths[:1] if self.function == "tumble" else ()
+        return hopping(making, source, self.over, *every, *self.lengths)
 
 
 def without_windows(text: str) -> tuple[str, Mapping[str, WindowCall]]:
@@ -245,17 +259,17 @@ def _calls(value: object) -> list[Node]:
 def _call(node: Node, place: int) -> WindowCall:
     name = node["function_name"].lower()
     arguments = [each["expression"] for each in node["arguments"]]
-    lengths = 2 if name == "hop" else 1
-    fixed = len(arguments) == 2 + lengths
-    if not fixed and (name != "session" or len(arguments) < 3):
+    fewest, most = _LENGTHS[name]
+    lengths, others = arguments[2 : 2 + most], arguments[2 + most :]
+    if len(lengths) < fewest or (others and name != "session"):
         raise SqlQueryError(f"{name}() is written as {_FORMS[name]}", place)
-    source, over, *rest = arguments
+    source, over = arguments[:2]
     if source["class"] != "COLUMN_REF":
         raise SqlQueryError(
             "windows are of an input or an operator: make a view of the query, and name it", place
         )
     partition = []
-    for each in rest[lengths:]:
+    for each in others:
         if each["class"] != "COLUMN_REF" or len(each["column_names"]) != 1:
             raise SqlQueryError("sessions are by columns", each.get("query_location", place))
         partition.append(each["column_names"][0])
@@ -263,7 +277,7 @@ def _call(node: Node, place: int) -> WindowCall:
         name,
         ".".join(source["column_names"]),
         text_of(over),
-        tuple(_microseconds(each, name, place) for each in rest[:lengths]),
+        tuple(_microseconds(each, name, place) for each in lengths),
         tuple(partition),
         place,
     )

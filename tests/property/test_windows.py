@@ -32,6 +32,12 @@ CASES = {
     "hop(t, ts, INTERVAL 5 MINUTE, INTERVAL 12 MINUTE)": hopping(
         "t", "ts", "12 minutes", "5 minutes"
     ),
+    "tumble(t, ts, INTERVAL '10 minutes', INTERVAL '-3 minutes')": hopping(
+        "t", "ts", "10 minutes", "10 minutes", "-3 minutes"
+    ),
+    "hop(t, ts, INTERVAL 5 MINUTE, INTERVAL 12 MINUTE, INTERVAL 61 SECOND)": hopping(
+        "t", "ts", "12 minutes", "5 minutes", "61 seconds"
+    ),
     "session(t, ts, INTERVAL '5 minutes')": sessions("t", "ts", "5 minutes"),
     "session(t, ts, INTERVAL '5 minutes', a)": sessions("t", "ts", "5 minutes", "a"),
     "session(t, ts, INTERVAL '5 minutes', a, n)": sessions("t", "ts", "5 minutes", "a", "n"),
@@ -39,6 +45,9 @@ CASES = {
 IN_YAML = {
     "{tumble: t, over: ts, size: 10m}": hopping("t", "ts", "10 minutes", "10 minutes"),
     "{hop: t, over: ts, size: 12m, every: 5m}": hopping("t", "ts", "12 minutes", "5 minutes"),
+    "{tumble: t, over: ts, size: 10m, offset: 7m}": hopping(
+        "t", "ts", "10 minutes", "10 minutes", "7 minutes"
+    ),
     "{session: t, over: ts, gap: 5m, partition: a}": sessions("t", "ts", "5 minutes", "a"),
 }
 
@@ -183,6 +192,14 @@ def test_a_window_that_has_closed_is_told_once() -> None:
         ("SELECT * FROM tumble(t, ts)", "tumble() is written as tumble(orders, placed, INTERVAL"),
         ("SELECT * FROM tumble(t, n, INTERVAL 1 DAY)", "must be a date or a timestamp; is BIGINT"),
         ("SELECT * FROM tumble(t, ts, INTERVAL 1 MONTH)", "must be an INTERVAL without months"),
+        (
+            "SELECT * FROM tumble(t, ts, INTERVAL 1 DAY, INTERVAL 1 MONTH)",
+            "must be an INTERVAL without months",
+        ),
+        (
+            "SELECT * FROM hop(t, ts, INTERVAL 1 DAY, INTERVAL 1 DAY, INTERVAL 1 DAY, a)",
+            "hop() is written as hop(orders, placed, INTERVAL",
+        ),
         ("SELECT * FROM tumble(t, ts, a)", "must be an INTERVAL without months"),
         ("SELECT * FROM hop(t, ts, INTERVAL 2 DAY, INTERVAL 1 DAY)", "leave rows out"),
         ("SELECT * FROM session(t, ts, INTERVAL 1 DAY, b)", 'there is no column "b"'),

@@ -1,14 +1,15 @@
 """Windows of time by their definition, as queries of DuckDB over all rows of a table."""
 
 
-def hopping(table: str, over: str, size: str, every: str) -> str:
+def hopping(table: str, over: str, size: str, every: str, offset: str = "0 seconds") -> str:
     """The rows of a table in each of the windows that they are in."""
     size, every = f"INTERVAL '{size}'", f"INTERVAL '{every}'"
+    origin = f"TIMESTAMP '1970-01-01' + INTERVAL '{offset}'"
     # No window of these tests is longer than nine steps.
     return (
         f"(SELECT {table}.*, s AS window_start, s + {size} AS window_end "
         f"FROM {table}, range(9) r(i), LATERAL (SELECT "
-        f"time_bucket({every}, {over}, TIMESTAMP '1970-01-01') - to_microseconds(i * "
+        f"time_bucket({every}, {over}, {origin}) - to_microseconds(i * "
         f"extract(epoch FROM {every})::BIGINT * 1000000) AS s) WHERE {over} < s + {size})"
     )
 
