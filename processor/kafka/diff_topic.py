@@ -284,7 +284,8 @@ class DiffTopic:
         existing = self._topics.described(self.topic, self.progress_topic)
         if self.progress_topic not in existing:
             return 0
-        end = self._topics.offsets(topics.ends, self.progress_topic, 1)[0]
+        least = {0: self._progress_at}
+        end = self._topics.reaching(topics.ends, self.progress_topic, least)[0]
         if end < self._progress_at:
             raise SourceError(
                 f"cannot read {self.progress_topic}[0]@{self._progress_at}: it ends at {end}",
@@ -330,10 +331,10 @@ class DiffTopic:
                 ]
 
     def _require(self, ends: Mapping[int, int]) -> None:
-        """Raise at once if the topic is shorter than its progress says."""
+        """Raise if the topic stays shorter than its progress says."""
         if all(end <= self._high.get(partition, 0) for partition, end in ends.items()):
             return
-        self._high = self._topics.offsets(topics.high_watermarks, self.topic)
+        self._high = self._topics.reaching(topics.high_watermarks, self.topic, ends)
         for partition, end in sorted(ends.items()):
             if end > self._high.get(partition, 0):
                 raise SourceError(

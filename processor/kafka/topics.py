@@ -263,6 +263,24 @@ class ReadTopics:
             self.described(*self._ids)
             raise
 
+    def reaching(self, ask: AskOffsets, name: str, least: Mapping[int, int]) -> dict[int, int]:
+        """Ask for the ends of the partitions in `least` until they are not before those there.
+
+        A broker that was replaced as a leader, and has not noticed it, answers with an older end;
+        an end that is before `least` after some seconds is returned.
+
+        Raises: SourceError, as `offsets`.
+        """
+        deadline = time.monotonic() + _GONE_S
+        while True:
+            offsets = self.offsets(ask, name, 1 + max(least))
+            missing = any(offsets.get(partition, 0) < end for partition, end in least.items())
+            if not missing or time.monotonic() >= deadline:
+                return offsets
+            # Metadata from some other broker choose whom the client asks next.
+            self._admin.list_topics(timeout=REQUEST_S)
+            time.sleep(_PAUSE_S)
+
     def _deleted(self, gone: str, *, anew: bool) -> SourceError:
         message = f'cannot go on reading "{self._topic}": topic "{gone}" was deleted'
         if anew:

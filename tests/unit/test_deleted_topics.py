@@ -31,13 +31,14 @@ UNKNOWN = KafkaError.UNKNOWN_TOPIC_OR_PART
 class Brokers:
     """An admin client of topics with one partition, by id; the progress has one record.
 
-    So many of the next descriptions come from a broker that has heard of no topic, and so many
-    of the next questions for offsets fail.
+    So many of the next descriptions come from a broker that has heard of no topic, so many of the
+    next questions for offsets fail, and so many are answered by one that leads no longer.
     """
 
     ids: dict[str, str] = field(default_factory=lambda: {OUT: "1", PROGRESS: "2"})
     unheard: int = 0
     failing: int = 0
+    deposed: int = 0
 
     def describe_topics(self, asked: Any, **_: object) -> Mapping[str, Answer]:
         ids = {} if self.unheard else self.ids
@@ -58,10 +59,15 @@ class Brokers:
             self.failing -= 1
             raise KafkaException(KafkaError(UNKNOWN))
         stable = isolation_level == IsolationLevel.READ_COMMITTED
+        is_new = stable and not self.deposed
+        self.deposed = max(0, self.deposed - 1)
         return {
-            at: Answer(SimpleNamespace(offset=int(stable and at.topic == PROGRESS)))
+            at: Answer(SimpleNamespace(offset=int(is_new and at.topic == PROGRESS)))
             for at in asked
         }
+
+    def list_topics(self, **_: object) -> None:
+        """Learn of other brokers."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +201,22 @@ def test_a_broker_that_has_not_heard_of_a_topic_yet_deletes_none(
     assert uppers(reading) == [10]
     brokers.unheard = 3
     assert reading.behind() == 0
+
+
+def test_a_broker_that_leads_no_longer_deletes_none(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers with an older end, until the client asks the new leader."""
+    reading = DiffTopic({}, OUT)
+    assert uppers(reading) == [10]
+
+    brokers.deposed = 3
+    with pytest.raises(SourceError, match=r"cannot read out\.progress\[0\]@1: it ends at 0"):
+        uppers(reading)
+    monkeypatch.setattr(topics, "_GONE_S", 60.0)
+    brokers.deposed = 3
+    assert uppers(reading) == []
+    assert not brokers.deposed
 
 
 @pytest.mark.parametrize("ask", [uppers, DiffTopic.behind])
