@@ -64,7 +64,7 @@ def query_tree(text: str) -> Node:
         if "Only SELECT" in problem:
             is_pivot = "pivot" in text.lower()
             raise SqlQueryError(f"{_ONE_SELECT}{f'; {PIVOT}' if is_pivot else ''}", at)
-        raise SqlQueryError(problem + remedy(problem, text), at)
+        raise SqlQueryError(in_words(problem) + remedy(problem, text), at)
     if len(parsed["statements"]) != 1:
         raise SqlQueryError("it must be one query")
     node: Node = parsed["statements"][0]["node"]

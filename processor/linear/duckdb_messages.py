@@ -56,8 +56,11 @@ def _nearest(word: str, error: str) -> str:
 
 
 def _no_function(match: re.Match[str], error: str) -> str:
+    fact = f"there is no function {match[1]}()"
+    if (same := ELSEWHERE.get(match[1].lower())) is not None:
+        return f"{fact}; write {same}"
     meant = re.search(r'Did you mean "(.+?)"', error)
-    return f"there is no function {match[1]}(){f'; did you mean {meant[1]}()?' if meant else ''}"
+    return f"{fact}{f'; did you mean {meant[1]}()?' if meant else ''}"
 
 
 def _no_such(match: re.Match[str], error: str) -> str:
@@ -128,6 +131,64 @@ def _no_value(match: re.Match[str], _: str) -> str:
     return f"'{match[1]}' is no {_KINDS.get(match[2], match[2])}"
 
 
+_WINDOWS = "FROM tumble(orders, placed, INTERVAL '1 hour'), which adds window_start and window_end"
+ELSEWHERE = {
+    "add_months": "placed + INTERVAL 1 MONTH",
+    "approx_percentile": "approx_quantile(x, 0.5)",
+    "array_join": "array_to_string(items, ',')",
+    "array_size": "len(items)",
+    "charindex": "strpos(text, 'part')",
+    "collect_list": "list(x)",
+    "collect_set": "list(DISTINCT x)",
+    "date_bin": "time_bucket(INTERVAL 1 HOUR, placed)",
+    "date_format": "strftime(placed, '%Y-%m-%d')",
+    "dateadd": "placed + INTERVAL 1 DAY",
+    "day_of_week": "dayofweek(placed)",
+    "div": "x // y",
+    "every": "bool_and(x > 0)",
+    "explode": "unnest(items)",
+    "from_unixtime": "make_timestamp(x * 1000000)",
+    "get_json_object": "document ->> '$.field'",
+    "hop_end": _WINDOWS.replace("tumble", "hop"),
+    "hop_start": _WINDOWS.replace("tumble", "hop"),
+    "iff": "if(x > 0, 'a', 'b')",
+    "isnull": "x IS NULL",
+    "json_agg": "list(x)",
+    "json_build_object": "struct_pack(a := x)",
+    "json_query": "document -> '$.field'",
+    "jsonb_agg": "list(x)",
+    "jsonb_build_object": "struct_pack(a := x)",
+    "jsonb_extract_path_text": "document ->> '$.field'",
+    "locate": "strpos(text, 'part')",
+    "months_between": "date_diff('month', placed, paid)",
+    "named_struct": "struct_pack(a := x)",
+    "nvl": "coalesce(x, 0)",
+    "nvl2": "if(x IS NULL, 'b', 'a')",
+    "parse_json": "text::JSON",
+    "percentile": "quantile_cont(x, 0.5)",
+    "percentile_approx": "approx_quantile(x, 0.5)",
+    "pmod": "(x % y + y) % y",
+    "regexp_like": "regexp_matches(text, 'pattern')",
+    "regexp_substr": "regexp_extract(text, 'pattern')",
+    "rlike": "regexp_matches(text, 'pattern')",
+    "safe_cast": "TRY_CAST(text AS BIGINT)",
+    "sha2": "sha256(text)",
+    "size": "len(items)",
+    "space": "repeat(' ', x)",
+    "struct": "struct_pack(a := x)",
+    "substring_index": "split_part(text, ',', 1)",
+    "timestampdiff": "date_diff('day', placed, paid)",
+    "to_char": "strftime(placed, '%Y-%m-%d')",
+    "to_date": "strptime(text, '%Y-%m-%d')::DATE",
+    "to_number": "text::DECIMAL(18, 2)",
+    "tumble": _WINDOWS,
+    "tumble_end": _WINDOWS,
+    "tumble_start": _WINDOWS,
+    "unix_timestamp": "epoch(placed)",
+    "zeroifnull": "coalesce(x, 0)",
+}
+"""Functions of other systems, and what does the same here."""
+
 _NO_COLUMN = re.compile(
     r'Referenced column "(?P<name>.*)" (?:not found in FROM clause!|was not found because)'
     r'|Table "(?P<table>.*)" does not have a column named "(?P<own>.*)"'
@@ -162,7 +223,8 @@ _WORDS: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], str], str]]] 
         ),
         (
             "Window functions are not supported here",
-            "a window function stands in the select list or QUALIFY, with OVER (…) behind it",
+            "a window function stands in the select list or QUALIFY, with OVER (…) behind it; "
+            "aggregates are first(x ORDER BY y) and last(x ORDER BY y)",
         ),
         (r'Ambiguous reference to column name "(.*)" \(use: (.*)\)', _ambiguous),
         (
@@ -248,6 +310,11 @@ _WORDS: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], str], str]]] 
         (
             "No columns found to join on in NATURAL JOIN",
             "the sides of the NATURAL JOIN have no column in common; write JOIN … ON",
+        ),
+        (
+            r'Unknown ordered aggregate "(.*)"',
+            r"\1() has no WITHIN GROUP, as quantile_cont(0.5) has; others take an order within "
+            "the call, as in string_agg(x, ',' ORDER BY y)",
         ),
         (
             "Missing ASOF JOIN inequality",

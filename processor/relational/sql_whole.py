@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from ikebana.codecs.sql_type import JSON, VARCHAR, Array, List, SqlType, parts, type_of
+from ikebana.codecs.sql_type import JSON, VARCHAR, Array, List, SqlType, Struct, parts, type_of
 from ikebana.processor.linear.bound_query import SqlQueryError, bound, common_type
 from ikebana.processor.linear.json_text import field_of, quoted
 from ikebana.processor.linear.scope import KEY, SHORT
@@ -694,6 +694,8 @@ def selected(query: QueryTranslation, froms: Froms, listed: Listed, what: str) -
     for name, node in lists.items():
         if not isinstance(type_of(kind := relation.types[name]), List | Array):
             problem = f"unnest() in a select list takes a list; this is {kind}"
+            if isinstance(type_of(kind), Struct):
+                problem += ", whose fields are selected by name.*"
             raise SqlQueryError(problem, node.get("query_location"))
     most = ", ".join(f"len({quoted(name)})" for name in lists)
     of_one = struct((name, f"{quoted(name)}[i_]") for name in lists)

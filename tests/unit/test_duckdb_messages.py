@@ -4,8 +4,10 @@ import re
 
 import pytest
 
+import ikebana as ik
+from ikebana.errors import ConfigError
 from ikebana.processor.linear.bound_query import BindingError, bound
-from ikebana.processor.linear.duckdb_messages import in_words
+from ikebana.processor.linear.duckdb_messages import ELSEWHERE, in_words
 
 TABLES = {
     "t": {
@@ -124,6 +126,48 @@ def test_what_duckdb_does_not_bind_is_refused_with_place_and_remedy(
     shown = place if caught.value.at is not None else f"- {place}"
     assert shown.startswith(problem)
     assert "Error: " not in shown
+
+
+COLUMNS = {
+    **dict.fromkeys(("x", "y"), "BIGINT"),
+    **dict.fromkeys(("placed", "paid"), "TIMESTAMP"),
+    "items": "VARCHAR[]",
+    "text": "VARCHAR",
+    "document": "JSON",
+    "s": "STRUCT(a INTEGER)",
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_is_named_for_a_function_of_another_system_is_taken(name: str) -> None:
+    """The name itself is refused with it."""
+    shop = ik.Pipeline("shop")
+    shop.topic("orders", columns=[ik.Column(*each) for each in COLUMNS.items()]).upsert()
+    same = ELSEWHERE[name]
+
+    with pytest.raises(ConfigError, match=re.escape(f"no function {name}(); write {same}")):
+        shop.sql(f"SELECT {name}(x) AS r FROM orders", name="refused")
+    if not same.startswith("FROM "):
+        shop.sql(f"SELECT {same} AS r FROM orders", name="view")
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("SELECT unnest(s) AS r FROM orders", "this is STRUCT(a INTEGER), whose fields are sel"),
+        ("SELECT first_value(x) AS r FROM orders", "aggregates are first(x ORDER BY y)"),
+        (
+            "SELECT listagg(text, ',') WITHIN GROUP (ORDER BY x) AS r FROM orders",
+            "listagg() has no WITHIN GROUP, as quantile_cont(0.5) has; others take an order",
+        ),
+    ],
+)
+def test_a_refusal_names_what_is_taken(query: str, problem: str) -> None:
+    shop = ik.Pipeline("shop")
+    shop.topic("orders", columns=[ik.Column(*each) for each in COLUMNS.items()]).upsert()
+
+    with pytest.raises(ConfigError, match=re.escape(problem)):
+        shop.sql(query, name="refused")
 
 
 def test_words_without_a_rule_lose_the_name_of_the_error() -> None:
