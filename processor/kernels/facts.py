@@ -104,8 +104,7 @@ def due_times(store: Store) -> list[int]:
 
 def _key_of(_: bytes, entry: bytes) -> bytes:
     """The key that decides the shard of an entry; its repetitions arrive in the same shard."""
-    key: bytes | None
-    key, _, _ = msgspec.msgpack.decode(entry, type=_Entry)
+    key: bytes | None = msgspec.msgpack.decode(entry, type=_Entry)[0]
     return NO_KEY if key is None else key
 
 
