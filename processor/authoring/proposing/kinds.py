@@ -38,7 +38,7 @@ def of_connect(node: Schema) -> ColumnKind:
     """The kind of values of a Kafka Connect JSON schema.
 
     >>> of_connect(Schema("int64", name="io.debezium.time.MicroTimestamp"))
-    Kind(type='TIMESTAMP', encoding='timestamp-micros')
+    ColumnKind(type='TIMESTAMP', encoding='timestamp-micros')
     """
     try:
         if meaning := meaning_of_name(node.name, node.parameters, from_base64):
@@ -171,7 +171,7 @@ def of_values(values: Iterable[Any]) -> ColumnKind | None:
     Values of different types are JSON.
 
     >>> of_values([1, 2.5]), of_values([1, "a"]), of_values([None])
-    (Kind(type='DOUBLE', encoding=None), Kind(type='JSON', encoding=None), None)
+    (ColumnKind(type='DOUBLE', encoding=None), ColumnKind(type='JSON', encoding=None), None)
     """
     there = [value for value in values if value is not None]
     kinds = {_class_of(value) for value in there}
