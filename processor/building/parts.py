@@ -103,11 +103,7 @@ class Parts:
         # DuckDB takes a while to import, and memory: only where there is SQL.
         from ikebana.processor.linear.scope import ExpressionError
         from ikebana.processor.relational import sections
-        from ikebana.processor.relational.making import (
-            KnownRelations,
-            MakingError,
-            ReportedError,
-        )
+        from ikebana.processor.relational.making import KnownRelations, MakingError, ReportedError
 
         derived: Derived = getattr(sections, section)(*self.with_functions(arguments), **options)
         try:

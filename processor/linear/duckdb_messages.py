@@ -11,6 +11,7 @@ from ikebana.processor.base.texts import hint, instead
 from ikebana.processor.linear.database import first_line
 from ikebana.processor.linear.scope import is_ours
 from ikebana.processor.linear.sql_functions import with_short_names
+from ikebana.processor.linear.syntax import TextPart, items
 
 TableTypes = Mapping[str, Mapping[str, str]]
 """The types of columns, by the tables' names."""
@@ -102,14 +103,7 @@ def _parts(listed: str) -> list[str]:
     >>> _parts("DECIMAL(10,2), STRUCT(a INTEGER, b INTEGER)")
     ['DECIMAL(10,2)', 'STRUCT(a INTEGER, b INTEGER)']
     """
-    parts, depth = [""], 0
-    for each in listed:
-        depth += (each == "(") - (each == ")")
-        if each == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += each
-    return [each.strip() for each in parts if each.strip()]
+    return [text for part in items(TextPart(listed, 0)) if (text := part.text.strip())]
 
 
 def _ambiguous(match: re.Match[str], _: str) -> str:

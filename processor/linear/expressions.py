@@ -56,15 +56,7 @@ from ikebana.processor.linear.scope import (
     is_ours,
     plain,
 )
-from ikebana.processor.linear.syntax import (
-    TOO_DEEP,
-    Node,
-    column,
-    columns,
-    shown,
-    text_of,
-    tree,
-)
+from ikebana.processor.linear.syntax import TOO_DEEP, Node, column, columns, shown, text_of, tree
 from ikebana.processor.linear.typed_json import from_json
 
 # The messages of a cast between types that works for no value.

@@ -479,9 +479,7 @@ def _changed_lambda(node: Node, change: Callable[[Node], Node | None], *, parts_
 
 
 def _with_parameters(
-    node: Node,
-    names: Mapping[str, str],
-    change: Callable[[Node], Node | None] | None,
+    node: Node, names: Mapping[str, str], change: Callable[[Node], Node | None] | None
 ) -> Node:
     """A lambda with other names of parameters, except names that `change` replaces as columns."""
 

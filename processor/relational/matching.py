@@ -93,9 +93,7 @@ def equal(one: Node, other: Node) -> Node:
     }
 
 
-def null_safe(
-    pairs: Sequence[tuple[Node, Node]],
-) -> tuple[tuple[Node, Node], ...]:
+def null_safe(pairs: Sequence[tuple[Node, Node]]) -> tuple[tuple[Node, Node], ...]:
     """One equality of structs in place of several equalities, so that null equals null."""
     if not pairs:
         return ()

@@ -299,11 +299,7 @@ def _order(
 
 
 def _best(
-    query: QueryTranslation,
-    left: Item,
-    right: Item,
-    conditions: Sequence[Node],
-    order: _Order,
+    query: QueryTranslation, left: Item, right: Item, conditions: Sequence[Node], order: _Order
 ) -> tuple[Item, list[Node]]:
     """The best row of the right for each row of the left, and the conditions that join both.
 

@@ -429,11 +429,7 @@ class Gathered:
         return column(VALUES, name)
 
     def attached(
-        self,
-        right: JoinSide,
-        on: NodePairs,
-        value: Node,
-        conditions: Sequence[Node] = (),
+        self, right: JoinSide, on: NodePairs, value: Node, conditions: Sequence[Node] = ()
     ) -> Node:
         """Add a value as one more column, by an outer join."""
         name = self._query.free_value()

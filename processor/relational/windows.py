@@ -25,15 +25,7 @@ from ikebana.processor.linear.database import asked
 from ikebana.processor.linear.json_text import INSTANTS, quoted
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.syntax import (
-    Node,
-    closing,
-    columns,
-    replaced,
-    text_of,
-    tokens,
-    tree,
-)
+from ikebana.processor.linear.syntax import Node, closing, columns, replaced, text_of, tokens, tree
 from ikebana.processor.relational.making import Making, MakingError, Table, Translate, struct
 from ikebana.processor.relational.rows import distinct
 
