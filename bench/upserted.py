@@ -92,7 +92,7 @@ class Upserted(Shards):
             held = self.topics.messages[place.topic][place.partition][place.start : piece.end]
             self._consumer.holds(place.partition, held)
             given = self._taken(Range(place.topic, place.partition, place.start, piece.end))
-            reading = reading_of(self._running, piece, self._intake_of, len(rows))
+            reading = reading_of(self._running, piece, self._intake, len(rows))
             while True:
                 with self._costs.of("take"):
                     some = next(given, None)
@@ -108,9 +108,6 @@ class Upserted(Shards):
     def _taken(self, wanted: Range) -> Iterator[Sequence[Any]]:
         for _, found in self._reader.read([wanted]):
             yield messages(found, headers=False, dated=False)
-
-    def _intake_of(self, source: Any) -> Any:
-        return self._intakes[source.name]
 
     def _publish(self, batch: Unfinished, emitted: list[Emitted]) -> None:
         for made, digest in zip(emitted, self._digests, strict=True):
