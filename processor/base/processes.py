@@ -9,6 +9,7 @@ second to a minute with each restart, until an attempt has lasted longer than th
 The number of restarts within an hour is limited, so that a recurring failure ends the run.
 """
 
+import atexit
 import gc
 import itertools
 import os
@@ -116,11 +117,17 @@ def settle() -> None:
     Spark's worker collects garbage after every task.  With pandas and pyarrow loaded, each
     collection visits several hundred thousand objects that live as long as the process.
     """
-    if next(_calls) not in _FREEZES:
-        return
+    if next(_calls) in _FREEZES:
+        exempt()
+        seldom_collect()
+
+
+def exempt() -> None:
+    """Exempt what there is from garbage collection, until the process ends."""
     gc.collect()
     gc.freeze()
-    seldom_collect()
+    # Else Python would not free all of it, and DuckDB would print at the end that its types leak.
+    atexit.register(gc.unfreeze)
 
 
 def named(name: str) -> None:

@@ -1,6 +1,8 @@
 """Collection of garbage while many records are made."""
 
 import gc
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
 
@@ -53,3 +55,12 @@ def test_cycles_of_batches_go_in_a_process_that_collects_seldom() -> None:
     assert left() is not None
     collect_at_times()
     assert left() is None
+
+
+def test_a_process_that_has_exempted_its_objects_ends_without_a_word() -> None:
+    """DuckDB's library prints which of its objects are not freed at the end."""
+    program = "import duckdb; from ikebana.processor.base.processes import settle; settle()"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert ended.stderr == ""

@@ -17,7 +17,7 @@ ECHO = """
 import json, os, sys
 told = {"arguments": sys.argv[1:], "name": __name__, "variable": os.environ.get("VARIABLE"),
         "home": "HOME" in os.environ, "folder": os.getcwd(), "read": sys.stdin.read(),
-        "imported": "decimal" in sys.modules, "package": __package__}
+        "imported": "duckdb" in sys.modules, "package": __package__}
 print(json.dumps(told))
 print("told", file=sys.stderr)
 sys.exit(7)
@@ -26,7 +26,7 @@ sys.exit(7)
 
 @pytest.fixture(params=["near", "deep" * 30], ids=["near", "deep"])
 def workers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workers]:
-    """A host that has imported `decimal`, and is ended; its folder may lie deep."""
+    """A host that has imported `duckdb`, and is ended; its folder may lie deep."""
     folder = tmp_path / str(request.param)
     folder.mkdir()
     (tmp_path / "user").mkdir()
@@ -34,7 +34,7 @@ def workers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workers]
     (tmp_path / "user" / "waits.py").write_text(
         "import sys\nprint('here', flush=True)\nsys.stdin.read()"
     )
-    made = Workers(folder, None, ["decimal"])
+    made = Workers(folder, None, ["duckdb"])
     yield made
     made.end()
 
@@ -60,7 +60,7 @@ def echo(python: str | Path, folder: Path, workers: Workers) -> tuple[dict[str, 
 
 
 def test_a_fork_is_as_a_python_of_its_own(workers: Workers, tmp_path: Path) -> None:
-    """Arguments, streams, environment, folder, status: the same, but for what is imported."""
+    """Arguments, environment, folder, status and streams are the same, unlike what is imported."""
     forked, said, status = echo(PROGRAM, tmp_path, workers)
     alone, said_alone, status_alone = echo(sys.executable, tmp_path, workers)
 

@@ -14,7 +14,6 @@ the host does.  The host has one thread, and opens only files that a fork can us
 """
 
 import functools
-import gc
 import importlib
 import json
 import os
@@ -26,10 +25,10 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from ikebana.processor.base import processes
 from ikebana.processor.spark.workers.stand_in import FORKS, INT, STREAMS
@@ -73,8 +72,9 @@ def main() -> None:
     sockets = (each.split(":") for each in sys.argv[1].split(","))
     listeners = {socket.socket(fileno=int(number)): kind for kind, number in sockets}
     prepare(sys.argv[2:])
-    if (become := Host(listeners, _STDIN).serve()) is not None:
-        become()
+    with _leaving():
+        if (become := Host(listeners, _STDIN).serve()) is not None:
+            become()
 
 
 def prepare(modules: Iterable[str]) -> None:
@@ -82,17 +82,15 @@ def prepare(modules: Iterable[str]) -> None:
     for module in modules:
         importlib.import_module(module)
     # All forks share the objects of this process; a garbage collection would copy their pages.
-    gc.collect()
-    gc.freeze()
+    processes.exempt()
 
 
-def be(listeners: Mapping[socket.socket, str], lifeline: int, folder: Path, name: str) -> NoReturn:
+def be(listeners: Mapping[socket.socket, str], lifeline: int, folder: Path, name: str) -> None:
     """Become a host in a process that was just forked, with its own session and no streams.
 
     The folder of its sockets is removed at its end.
     """
-    status = 1
-    try:
+    with _leaving():
         os.setsid()
         processes.close_streams()
         processes.named(name)
@@ -100,11 +98,26 @@ def be(listeners: Mapping[socket.socket, str], lifeline: int, folder: Path, name
             become()
         else:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _leaving() -> Iterator[None]:
+    """End this process after a `with` block, without freeing what all forks share.
+
+    That would copy its pages, and take each fork a third of a CPU second.
+    """
+    status: object = 1
+    try:
+        yield
         status = 0
+    except SystemExit as end:
+        status = end.code
     except BaseException:  # noqa: BLE001 -- nobody else would tell it
         traceback.print_exc()
     finally:
-        os._exit(status)
+        with suppress(OSError):
+            sys.stdout.flush()
+        os._exit(status if isinstance(status, int) else status is not None)
 
 
 class Host:
