@@ -49,11 +49,11 @@ MUTANTS = (
         "self._all or (bool(declared) and not declared.absent(old))",
         "self._all",
     ),
-    Mutant("codecs/dms.py", "None if only_key and self._key else", "None if False else"),
+    Mutant("codecs/dms.py", "None if key_alone else", "None if False else"),
     Mutant(
         "codecs/dms.py",
-        "only_key and self._key else self._images.row_with_nulls(data)",
-        "only_key and self._key else self._images.row(data)",
+        "key_alone else self._images.row_with_nulls(data)",
+        "key_alone else self._images.row(data)",
     ),
     Mutant(
         "codecs/goldengate.py",

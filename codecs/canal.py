@@ -105,6 +105,7 @@ class Canal(RowImageCodec):
         row = _all_of(images.names, Any)
         key_row = _all_of(images.key_names, Any)
         old_row = (row if self._before else key_row) | None
+        self._names = canonical.decoder(list[dict[str, msgspec.Raw]])
         self._rows = canonical.decoder(GenericAlias(list, row))
         self._key_rows = canonical.decoder(GenericAlias(list, key_row))
         self._old_rows = canonical.decoder(GenericAlias(list, old_row) | None)
@@ -139,7 +140,9 @@ class Canal(RowImageCodec):
         if event == "INSERT":
             return [self._insert(image, names) for image in images]
         if event == "DELETE":
-            return [self._delete(image, names) for image in images]
+            there = self._names(message.data)
+            pairs = zip(images, there, strict=True)
+            return [self._delete(image, each, names) for image, each in pairs]
         old_rows = self._old_rows(message.old) or [None] * len(rows)
         if len(old_rows) != len(rows):
             raise DecodeError(_NAME, "field `old` has another number of rows than `data`")
@@ -154,9 +157,10 @@ class Canal(RowImageCodec):
         after, absent = self._after(image)
         return Change("upsert", self._images.key(image, names), after, None, absent)
 
-    def _delete(self, image: RowImage, names: Sequence[str]) -> Change:
-        before = self._images.row(image) if self._before else None
-        return deleted(self._images.key(image, names), before)
+    def _delete(self, image: RowImage, there: RowImage, names: Sequence[str]) -> Change:
+        # TiCDC may write the key's columns alone.
+        whole = self._before and not self._images.shows_key_alone(there, names)
+        return deleted(self._images.key(image, names), self._images.row(image) if whole else None)
 
     def _update(self, image: RowImage, old: RowImage, names: Sequence[str]) -> Sequence[Change]:
         key = self._images.key(image, names)

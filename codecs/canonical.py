@@ -208,6 +208,17 @@ def completed(partial: bytes, whole: bytes, columns: Sequence[str]) -> bytes:
     return _encode(row)
 
 
+def widened(row: bytes, like: bytes) -> bytes:
+    """Add a null for each field that another object has and the row lacks.
+
+    >>> widened(b'{"a":1}', b'{"a":2,"b":3}')
+    b'{"a":1,"b":null}'
+    """
+    if row[:1] != b"{" or like[:1] != b"{":
+        return row
+    return _encode({**dict.fromkeys(_decode(like)), **_decode(row)})
+
+
 def write(data: Any) -> bytes:
     """Write data with canonical numbers, as `decoder` and `exact` return them.
 

@@ -151,7 +151,9 @@ class ChangesCodec:
         """The changes of an operation on one row."""
         if operation == "delete":
             row = before or {}
-            return [deleted(self._key(row, key, headers), self._whole(before, {}))]
+            key_alone = self._images.shows_key_alone(row, self._needs.key)
+            whole = None if key_alone else self._whole(before, {})
+            return [deleted(self._key(row, key, headers), whole)]
         if after is None:
             raise DecodeError(_NAME, f"field `{'.'.join(self._new)}` is null or missing")
         absent: tuple[str, ...] = ()

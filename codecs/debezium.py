@@ -106,7 +106,7 @@ class Debezium:
 
     def __init__(self, needs: Needs) -> None:
         self._keys = keys_in_json(needs)
-        self._before = needs.before
+        self._before, self._diffs, self._declared = needs.before, needs.diffs, needs.declared
         self._tables = DebeziumTables(needs.tables) if needs.tables is not None else None
         unavailable = unavailable_of(needs)
         self._unread = () if needs.columns is None else (*{*needs.key} - {*needs.columns},)
@@ -142,7 +142,9 @@ class Debezium:
         envelope, plan = (None, ()) if value is None else self._opening.open(value)
         if envelope is None:
             return Ignored("tombstone") if self._tables else self._keys.tombstone(key)
-        op = _op_of(envelope) if envelope.op is UNSET or envelope.op is None else envelope.op
+        op = envelope.op
+        if op is UNSET or op is None:
+            op = _op_of(envelope, diffs=self._diffs)
         if op is None:
             has = partial(_has, envelope)
             return without_operation(has, envelope.before or envelope.after)
@@ -187,9 +189,19 @@ class Debezium:
         old_key = self._keys.of_deleted(old.row if old else None, key)
         if not self._before or old is None or old.absent:
             return [deleted(old_key, None)]
-        # Only this image shows which columns the table had; one without columns is none.
-        there = old.row or old.document or self._rows.names(envelope.before)
+        there = old.document or self._is_row(envelope.before, old_key)
         return [deleted(old_key, self._image(old.row) if there else None)]
+
+    def _is_row(self, before: Raw, key: bytes | None) -> bool:
+        """Whether the image of a deleted row has columns, and more than the key if there are more.
+
+        Only this image and the declared columns show which columns the table had.
+        """
+        names = self._rows.names(before)
+        of_key = canonical.decode(key) if key and self._declared else None
+        if not isinstance(of_key, dict):
+            return bool(names)
+        return not (names <= of_key.keys() and self._declared.absent(of_key))
 
     def _is_whole(self, old: Image, new: Image, envelope: Envelope) -> bool:
         """Whether an old image has all columns that the new one has."""
@@ -263,11 +275,12 @@ class CompiledJson:
         return [Change("upsert", row_key or self._kafka_key(key), after, before, (), replaces)]
 
 
-def _op_of(event: Envelope) -> str | None:
+def _op_of(event: Envelope, *, diffs: bool) -> str | None:
     """Derive the missing operation of an event from its images; None if it has none."""
     if event.after and event.after != _NULL:
-        # Without a field `before`, it is unknown whether there was an old row.
-        return "c" if event.before == _NULL else "u"
+        # Without a field `before`, it is unknown whether there was an old row: `diffs` need it.
+        unknown = not event.before
+        return "u" if (diffs if unknown else event.before != _NULL) else "c"
     return "d" if event.before and event.before != _NULL else None
 
 
@@ -354,7 +367,8 @@ class DebeziumFlat:
             return [deleted(gone_key, self._image(row) if whole else None)]
         row_key = self._key(row, key)
         absent = tuple(name for name in absent if self._is_column(name))
-        return [Change("upsert", row_key, self._image(row), None, absent)]
+        replaces = op == "u"
+        return [Change("upsert", row_key, self._image(row), None, absent, replaces)]
 
     def _gone(self, key: bytes | None) -> Sequence[Change] | Ignored:
         """Decode a null value as a delete; it must have a Kafka key."""

@@ -59,7 +59,7 @@ class DebeziumAvro:
     def __init__(self, schemas: Schemas, needs: Needs) -> None:
         framing = framing_of(needs)
         self._columns, self._key_columns = needs.columns, needs.key
-        self._before = needs.before
+        self._before, self._diffs = needs.before, needs.diffs
         self._tables = None if needs.tables is None else DebeziumTables(needs.tables)
         self._keys_in_headers = framing == "headers"
         declared = encodings(needs.encodings)
@@ -144,7 +144,7 @@ class DebeziumAvro:
     def _of(self, event: Row, key: bytes | None, headers: Headers) -> Sequence[Change] | Ignored:
         op = event.get("op")
         if op is None:
-            op = _op_of(event)
+            op = _op_of(event, diffs=self._diffs)
         if op is None:
             row = event.get("before") or event.get("after")
             return without_operation(event.__contains__, row)
@@ -316,9 +316,10 @@ def _without_absent(event: Row, image: str) -> tuple[Row | None, tuple[str, ...]
     return row, absent
 
 
-def _op_of(event: Row) -> str | None:
+def _op_of(event: Row, *, diffs: bool) -> str | None:
     """Derive the missing operation of an event from its images; None if it has none."""
     if event.get("after") is not None:
-        # Without a field `before`, it is unknown whether there was an old row.
-        return "c" if "before" in event and event["before"] is None else "u"
+        # Without a field `before`, it is unknown whether there was an old row: `diffs` need it.
+        unknown = "before" not in event
+        return "u" if (diffs if unknown else event["before"] is not None) else "c"
     return "d" if event.get("before") is not None else None

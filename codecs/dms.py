@@ -82,7 +82,6 @@ class Dms(RowImageCodec):
         old = images.names if needs.before else needs.key
         prefixed = [self._prefix + name for name in old or ()] if self._prefix else []
         self._read = canonical.decoder(images.type_of(*prefixed))
-        self._names = canonical.decoder(dict[str, msgspec.Raw])
         self._read_old = images.read if needs.before else images.read_key
         field = needs.options.get("before_image", "before-image")
         self._message = canonical.decoder(_message_with(field, _Metadata))
@@ -150,11 +149,9 @@ class Dms(RowImageCodec):
     def _deleted_row(self, data: RowImage, raw: msgspec.Raw) -> bytes | None:
         if not self._before:
             return None
-        there = {name for name in self._names(raw) if not self._is_old(name)}
-        declared = self._images.declared
-        # A table may have only key columns; then a row of only the key is complete.
-        only_key = there <= set(self._key) and not (declared and not declared.absent(self._key))
-        return None if only_key and self._key else self._images.row_with_nulls(data)
+        there = [name for name in self._images.names_of(raw) if not self._is_old(name)]
+        key_alone = self._images.shows_key_alone(there, self._key)
+        return None if key_alone else self._images.row_with_nulls(data)
 
     def _is_old(self, name: str) -> bool:
         return bool(self._prefix) and name.startswith(self._prefix)

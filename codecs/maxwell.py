@@ -108,7 +108,12 @@ class Maxwell(RowImageCodec):
         names = images.key_columns(message.primary_key_columns or ())
         key = images.key(data, names)
         if kind == "delete":
-            return [deleted(key, self._row(data) if self._before else None)]
+            # Without nulls, the other columns of the key's row may be null.
+            key_alone = self._nulls and images.shows_key_alone(
+                images.names_of(message.data), names
+            )
+            whole = self._before and not key_alone
+            return [deleted(key, self._row(data) if whole else None)]
         after, absent = self._row(data), _NONE
         if not self._full and kind != "bootstrap-insert":
             absent = images.absent(data)

@@ -13,7 +13,7 @@ are not in it, read or not.
 # not.
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -83,6 +83,10 @@ class RowImages:
             and is_exact(dict.fromkeys(self.names))
         )
         self.read = self.decoder(self.type_of())
+        self.names_of: Callable[[bytes | msgspec.Raw], RowImage] = canonical.decoder(
+            dict[str, msgspec.Raw]
+        )
+        """Decodes an image only to see which columns it has."""
         self.read_key = self.decoder(
             object_of(self.key_names and dict.fromkeys(self.key_names, Any))
         )
@@ -172,6 +176,14 @@ class RowImages:
         if not self.declared:
             raise DecodeError(self._codec, "row images are minimal: declare columns")
         return self.declared.absent(image)
+
+    def shows_key_alone(self, names: Collection[str], key: Sequence[str]) -> bool:
+        """Whether the image of a deleted row has only the key, in a table with more columns.
+
+        Some sources log no more of it.  Declared columns say which columns the table has; without
+        them it is taken to have more.
+        """
+        return {*names} <= {*key} and (not self.declared or bool(self.declared.absent(key)))
 
     def readable_columns(self, names: Any) -> Sequence[str]:
         """Find the key's columns in a message with another fault; raises as decoding."""

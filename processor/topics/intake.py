@@ -62,6 +62,7 @@ from ikebana.processor.topics.input_codec import (
     checked_of,
     codec_of,
     columns_of_rows,
+    completion_of,
 )
 from ikebana.processor.topics.messages import (
     Message,
@@ -305,11 +306,14 @@ class Intake:
         """Whether a message may become any number of updates."""
         self._appends = source.mode == "append"
         self._compares = source.drift
+        # A Kafka key that changes is a delete and an insert, which say what they are about.
+        self._expects_rows = source.drift and bool(source.key)
         in_rows = source.traits.kind != "rows" or (
             bool(source.key) and self._messages.plain is None
         )
         self._kafka_keyed = not in_rows
         self._types = ColumnTypes(source)
+        self._completed = completion_of(source, reading)
         self._metadata = MetadataColumns(source, reading)
         of_rows = columns_of_rows(source, reading)
         self._narrowed = projection(of_rows or ())
@@ -394,13 +398,12 @@ class Intake:
                     # Its message may have overtaken the one with its old row.
                     parts = (ordered(part, descending=False) for part in sequence)
                     decoded.sequences[index] = b"".join(parts)
-                elif kind == "delete":
+                elif before is not None and kind == "upsert":
+                    decoded.before[index] = crc32(before)
+                elif replaces and (self._compares if kind == "delete" else self._expects_rows):
                     # Postgres fills unknown columns of a deleted row, so its image proves only
                     # that there was one.
-                    if replaces and self._compares:
-                        decoded.before[index] = SOME_ROW
-                elif before is not None:
-                    decoded.before[index] = crc32(before)
+                    decoded.before[index] = SOME_ROW
                 if absent:
                     assert after is not None, "a partial image is one"
                     record = record_of(_NOTHING_TO_LEAVE, message, origin)
@@ -446,6 +449,11 @@ class Intake:
             updates, origins, errors = self._of_images(
                 changes, dated.times, messages, times, origin
             )
+            if self._completed is not None:
+                rows_of_images = self._completed([update.value for update in updates])
+                if rows_of_images is not None:
+                    pairs = zip(updates, rows_of_images, strict=True)
+                    updates = [update._replace(value=row) for update, row in pairs]
         else:
             all_updates = map(KeyedUpdate, rows.keys, rows.values, dated.times, repeat(1))  # type: ignore[arg-type]
             updates, origins, errors = list(all_updates), [*which], []

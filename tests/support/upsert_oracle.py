@@ -121,8 +121,8 @@ def _take(found: Folded, upsert: KeyedUpsert) -> None:
     current = found.values.get(key)
     if before is ANY:
         found.drift += current is None
-    else:
-        found.drift += before is not None and before != current
+    elif before is not None:
+        found.drift += before not in (current, _with_nulls(current, value))
     found.slots.pop(key, None)
     match value:
         case BadValue(record):
@@ -141,6 +141,15 @@ def _take(found: Folded, upsert: KeyedUpsert) -> None:
             found.values[key] = value
         case _:
             raise AssertionError("only what has no key is everything")
+
+
+def _with_nulls(current: bytes | None, value: object) -> bytes | None:
+    """A row with nulls for the columns that only its next value has, which were added later."""
+    rows = [each for each in (current, value) if isinstance(each, bytes) and each[:1] == b"{"]
+    if len(rows) < 2:
+        return current
+    old, new = map(json.loads, rows)
+    return json.dumps(dict.fromkeys(new) | old, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _completed(columns: bytes, absent: Sequence[str], current: bytes) -> bytes:

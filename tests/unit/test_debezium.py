@@ -7,6 +7,7 @@ those of `golden/debezium_captured` are a PostgreSQL connector's, word for word.
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -881,11 +882,12 @@ def test_a_payload_alone_is_wrapped(before: bool) -> None:  # noqa: FBT001
 def test_events_without_operation_are_what_their_images_say(
     images: dict[str, Any], change: Change
 ) -> None:
-    """One that has no field for an old image may replace a row."""
-    expected = change._replace(replaces=images.get("before", ...) is not None)
-
-    for named in (images, {**images, "op": None}):
-        assert Debezium(Needs(before=True)).changes(KEY, bare(named), None) == [expected]
+    """One that has no field for an old image may replace a row, which matters without state."""
+    for named, diffs in product((images, {**images, "op": None}), (False, True)):
+        old = images.get("before", ... if diffs else None)
+        expected = change._replace(replaces=old is not None)
+        codec = Debezium(Needs(before=True, diffs=diffs))
+        assert codec.changes(KEY, bare(named), None) == [expected]
 
 
 def test_where_old_images_tell_all_rows_need_no_key() -> None:

@@ -526,6 +526,81 @@ def test_diffs_of_every_format_with_old_images_come_to_the_same_updates(
     assert found["errors"] == []
 
 
+# A table that gets the column `v` after a row was written: its old image has null there.
+OLD1, WIDE1 = {"id": 1}, {"id": 1, "v": None}
+WIDER: list[Any] = [
+    pytest.param(
+        "debezium-json",
+        [{"op": "c", "after": OLD1}, {"op": "u", "before": WIDE1, "after": CHANGED1}],
+        id="debezium-json",
+    ),
+    pytest.param(
+        "maxwell",
+        [maxwell("insert", OLD1), maxwell("update", CHANGED1, {"v": None})],
+        id="maxwell",
+    ),
+    pytest.param(
+        "canal",
+        [canal("INSERT", {"id": "1"}), canal("UPDATE", {"id": "1", "v": "2"}, old=[{"v": None}])],
+        id="canal",
+    ),
+    pytest.param(
+        "changes",
+        [{"op": "I", "after": OLD1}, {"op": "U", "before": WIDE1, "after": CHANGED1}],
+        id="changes",
+    ),
+]
+
+
+@pytest.mark.parametrize("mode", ["upsert", "diffs"])
+@pytest.mark.parametrize(("value_format", "messages"), WIDER)
+def test_a_column_that_a_table_gets_later_is_null_in_old_images(
+    value_format: Format, messages: list[Any], mode: InputMode
+) -> None:
+    """The first update of a row from before is no drift, and without state it retracts the row."""
+    columns = (Column("id", "BIGINT"), Column("v", "BIGINT"))
+    source = Input(
+        "rows", ("rows",), value_format, columns=columns, key=("id",), mode=mode, drift=True
+    )
+    evaluation = Evaluation(replace(changes(value_format, mode), inputs=(source,)))
+    records = [(K1, message, at) for at, message in enumerate(messages)]
+    found = evaluation.advance({"rows": records}, 10)
+
+    row = b'{"id":1}' if mode == "upsert" else b'{"id":1,"v":null}'
+    assert (dict(evaluation.counted), found["errors"]) == ({}, [])
+    assert [update[1:] for update in diffs(found["diffs"])] == [
+        (row, 0, 1),
+        (row, 1, -1),
+        (b'{"id":1,"v":2}', 1, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value_format", "message"),
+    [
+        pytest.param("debezium-json", {"op": "d", "before": OLD1}, id="debezium-json"),
+        pytest.param("maxwell", maxwell("delete", OLD1), id="maxwell"),
+        # As TiCDC writes it with delete-only-output-handle-key-columns.
+        pytest.param("canal", canal("DELETE", {"id": "1"}), id="canal"),
+        pytest.param("changes", {"op": "D", "before": OLD1}, id="changes"),
+        pytest.param("dms", dms("delete", OLD1), id="dms"),
+    ],
+)
+def test_a_delete_that_shows_its_key_alone_retracts_no_row(
+    value_format: Format, message: Any
+) -> None:
+    """Without state it is an error record, unless the table has only these columns."""
+    found = []
+    for names in (("id", "v"), ("id",)):
+        columns = tuple(Column(name, "BIGINT") for name in names)
+        source = Input("rows", ("rows",), value_format, columns=columns, key=("id",), mode="diffs")
+        plan = replace(changes(value_format, "diffs"), inputs=(source,))
+        outputs = evaluate(plan, {"rows": [(K1, message, 0)]})
+        found.append((len(outputs["errors"]), [update[1:] for update in diffs(outputs["diffs"])]))
+
+    assert found == [(1, []), (0, [(b'{"id":1}', 0, -1)])]
+
+
 def test_a_truncate_removes_every_row_at_its_place() -> None:
     """What its time says later counts; a partial image then has nothing to complete it."""
     records = [
@@ -562,7 +637,7 @@ def test_old_images_that_are_not_what_was_there_are_counted() -> None:
     ]
 
 
-ANN, NOBODY = {"id": 1, "name": "ann"}, {"id": 1, "name": None}
+ANN, BOB, NOBODY = ({"id": 1, "name": name} for name in ("ann", "bob", None))
 
 
 @pytest.mark.parametrize(
@@ -572,6 +647,14 @@ ANN, NOBODY = {"id": 1, "name": "ann"}, {"id": 1, "name": None}
         # As Postgres writes it without REPLICA IDENTITY FULL.
         pytest.param({}, [{"op": "c", "after": ANN}, {"op": "d", "before": NOBODY}], 1, id="null"),
         pytest.param({}, [{"op": "d", "before": ANN}] * 2, 2, id="repeated"),
+        # Without old images, an update that has changed the key leaves the row of the old one.
+        pytest.param({}, [{"op": "c", "after": BOB}, {"op": "u", "after": ANN}], 1, id="update"),
+        pytest.param({}, [{"op": "c", "after": ANN}, {"op": "u", "after": ANN}], 0, id="updated"),
+        pytest.param({}, [{"after": ANN}], 0, id="perhaps an update"),
+        pytest.param({"key": ()}, [{"op": "u", "after": ANN}], 0, id="Kafka's key"),
+        pytest.param(
+            {"value_format": "debezium-flat-json"}, [{**ANN, "__op": "u"}], 1, id="flat update"
+        ),
         pytest.param({}, [None], 0, id="a tombstone"),
         pytest.param({"drift": False}, [{"op": "d", "before": ANN}], 0, id="no drift"),
         pytest.param(
@@ -594,7 +677,7 @@ ANN, NOBODY = {"id": 1, "name": "ann"}, {"id": 1, "name": None}
         ),
     ],
 )
-def test_a_delete_without_a_row_to_delete_is_counted(
+def test_a_change_of_a_row_that_is_not_there_is_counted(
     traits: dict[str, Any], records: list[Any], drift: int
 ) -> None:
     """It is counted as drift; what may come again, or ahead of the row, is not."""
