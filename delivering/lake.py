@@ -33,6 +33,7 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
+from ikebana.delivering.columns import is_readable
 from ikebana.delivering.sink import (
     COUNT,
     DIFF,
@@ -134,8 +135,19 @@ class TableChanges:
         _make(self._database, "updates", "SELECT * FROM arriving")
         condition = "" if since is None else f" WHERE {TIME} >= {since}"
         for chunk in updates:
+            self._refuse_unreadable(chunk)
             self._database.register("arriving", pa.Table.from_batches([chunk]))
             _run(self._database, f"INSERT INTO updates SELECT * FROM arriving{condition}")
+
+    def _refuse_unreadable(self, chunk: pa.RecordBatch) -> None:
+        for name, column in zip(chunk.schema.names, chunk.columns, strict=True):
+            if not is_readable(column):
+                raise SourceError(
+                    f'cannot deliver "{self.table.collection}" to table "{self.table.name}": a '
+                    f'value of column "{name}" is infinite, 24:00:00, or not of the years 1 to '
+                    "9999",
+                    hint="Tables of files cannot hold it: give the column the type VARCHAR.",
+                )
 
     def _gone(self) -> str:
         valid = f" AND s.{VALID_TO} IS NULL" if VALID_TO in self.schema.names else ""

@@ -19,6 +19,7 @@ row (and time, for a history), without zeros.  Then the statements are:
 
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -30,6 +31,7 @@ from psycopg import errors
 from pyarrow import csv
 
 from ikebana.codecs.sql_type import JSON, Decimal, Scalar, SqlType, parts
+from ikebana.delivering.columns import in_sql, is_readable
 from ikebana.delivering.sink import (
     COUNT,
     DIFF,
@@ -392,7 +394,11 @@ class PostgresSink:
         try:
             yield
         except (errors.DataError, errors.IntegrityError, errors.CardinalityViolation) as error:
-            raise SourceError(f'sink "{self.name}": table "{table}": {_words(error)}') from error
+            raise SourceError(
+                f'sink "{self.name}": table "{table}"{_place(error)}: {_words(error)}',
+                hint="PostgreSQL cannot hold a value: give the column another type, or let the "
+                "pipeline change the value.",
+            ) from error
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             raise TargetAwayError(f'sink "{self.name}" waits: {_words(error)}') from error
         except errors.InsufficientPrivilege as error:
@@ -435,7 +441,7 @@ def _as_csv(rows: pa.RecordBatch) -> bytes:
             texts = [None if each is None else f"\\x{each.hex()}" for each in column.to_pylist()]
             columns.append(pa.array(texts, pa.string()))
         else:
-            columns.append(column)
+            columns.append(column if is_readable(column) else in_sql(column))
     sink = io.BytesIO()
     csv.write_csv(pa.RecordBatch.from_arrays(columns, rows.schema.names), sink, _CSV)
     return sink.getvalue()
@@ -497,8 +503,15 @@ def _in_words(tables: dict[str, str]) -> str:
 
 
 def _words(error: psycopg.Error) -> str:
-    """The database's message, in one line."""
-    return (error.diag.message_primary or str(error)).strip().splitlines()[0]
+    """The database's message, in one line, without the value that it quotes at its end."""
+    line = (error.diag.message_primary or str(error)).strip().splitlines()[0]
+    return re.sub(r': ".*"$', "", line)
+
+
+def _place(error: psycopg.Error) -> str:
+    """The column that could not be copied, if the database names it."""
+    match = re.search(r"^COPY .*, column (.+?)(: \"|$)", error.diag.context or "", re.MULTILINE)
+    return "" if match is None else f', column "{match[1]}"'
 
 
 def sink(name: str, part: PostgresPart) -> PostgresSink:

@@ -7,9 +7,10 @@ import pytest
 import yaml
 
 from ikebana.delivering import iceberg
-from ikebana.delivering.sink import MODES
+from ikebana.delivering.columns import TargetColumn
+from ikebana.delivering.sink import MODES, TargetTable
 from ikebana.delivering.sink_plan import sink_plan
-from ikebana.errors import ConfigError
+from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.authoring.deliver_part import DeliverPart, IcebergPart, Mode
 from support.doc_blocks import blocks
 from support.lake_targets import TARGETS, DeltaTarget, IcebergTarget, ParquetTarget
@@ -98,3 +99,28 @@ def test_a_catalog_that_cannot_be_is_refused() -> None:
 
     with pytest.raises(ConfigError, match='catalog of sink "lake"'):
         sink.open(tables_of("current"))
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+@pytest.mark.parametrize(
+    ("of", "value"),
+    [
+        ("DATE", "infinity"),
+        ("TIMESTAMP", "-0043-03-15T00:00:00"),
+        ("TIMESTAMPTZ[]", ["+10000-01-01T00:00:00Z"]),
+        ("STRUCT(at TIME)", {"at": "24:00:00"}),
+        ("MAP(VARCHAR, DATE)", {"x": "-infinity"}),
+    ],
+)
+def test_what_libraries_cannot_read_is_refused(
+    kind: str, of: str, value: object, tmp_path: Path
+) -> None:
+    """By table and column: one of them wrote a text of no time, others failed by themselves."""
+    table = TargetTable("t", "far", "changes", (TargetColumn.of("day", of),))
+    target, topics = TARGETS[kind](tmp_path), MemoryTopics()
+    topics.close("t", 5, (None, json.dumps({"day": value}).encode(), 1, 1))
+
+    with pytest.raises(SourceError, match='table "far": a value of column "day"'):
+        delivered(target.sink(), [table], topics)
+
+    assert target.rows(table) == []
