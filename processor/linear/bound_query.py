@@ -45,7 +45,7 @@ class BindingError(SqlQueryError):
 
 
 def query_tree(text: str) -> Node:
-    """The syntax tree of one query.  Raises: SqlQueryError."""
+    """The syntax tree of one query, with places in characters.  Raises: SqlQueryError."""
     if "\0" in text:
         raise SqlQueryError("it holds a character that SQL cannot")
     try:
@@ -59,7 +59,7 @@ def query_tree(text: str) -> Node:
     if parsed["error"]:
         # For a statement that changes something, DuckDB only says that it is no SELECT.
         position = str(parsed.get("position", ""))
-        at = int(position) if position.isdigit() else None
+        at = _characters(text, int(position)) if position.isdigit() else None
         problem = first_line(parsed["error_message"])
         if "Only SELECT" in problem:
             is_pivot = "pivot" in text.lower()
@@ -68,7 +68,25 @@ def query_tree(text: str) -> Node:
     if len(parsed["statements"]) != 1:
         raise SqlQueryError("it must be one query")
     node: Node = parsed["statements"][0]["node"]
-    return node
+    return node if text.isascii() else _in_characters(text, node)
+
+
+def _characters(text: str, place: int) -> int:
+    """A place in characters; DuckDB counts the bytes of UTF-8, and none is beyond the text."""
+    before = text.encode()[:place]
+    return len(before.decode()) if len(before) == place else place
+
+
+def _in_characters(text: str, value: Any) -> Any:
+    """The tree with places in characters."""
+    if isinstance(value, list):
+        return [_in_characters(text, each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: _characters(text, each) if name == "query_location" else _in_characters(text, each)
+        for name, each in value.items()
+    }
 
 
 def bound(

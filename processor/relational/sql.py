@@ -84,7 +84,7 @@ from ikebana.processor.relational.sql_scope import (
     output_names,
     stars_of,
 )
-from ikebana.processor.relational.sql_shape import shaped
+from ikebana.processor.relational.sql_shape import as_duckdb, shaped
 from ikebana.processor.relational.sql_subqueries import Subqueries, rank
 from ikebana.processor.relational.sql_whole import (
     By,
@@ -324,13 +324,18 @@ def _translated(
     """Translate a query over the pipeline and over further `tables`.  Raises: SqlQueryError."""
 
     def within(text: str, tables: Mapping[str, Table]) -> Table:
-        return _translated(making, pipeline, text, tables, limits)
+        try:
+            return _translated(making, pipeline, text, tables, limits)
+        except SqlQueryError as error:
+            # Its place is in a text that nobody wrote.
+            raise SqlQueryError(error.problem) from None
 
     text, others = without_calls(text)
-    node = shaped(query_tree(text))
+    written = query_tree(text)
+    node = shaped(written)
     recursion = Recursion(tables, limits)
     query = QueryTranslation(making, pipeline, node, select, others, recursion, within)
-    query.bind(text, {NOW: "TIMESTAMP"})
+    query.bind(as_duckdb(text, written), {NOW: "TIMESTAMP", "mz_now": "TIMESTAMP"})
     for each in loose(node):
         raise SqlQueryError(LOOSE, each.get("query_location"))
     return query.result()
@@ -371,15 +376,19 @@ def _field(node: Node) -> str:
     return name
 
 
-def _grouped_by(node: Node) -> Iterator[Node]:
-    """The expressions of GROUP BY, with names not resolved."""
+def _grouped_by(node: Node, names: Names) -> Iterator[Node]:
+    """The expressions of GROUP BY, with names not resolved.
+
+    A name is that of a column, or else of an expression of the select list.
+    """
     listed = node["select_list"]
     if node["aggregate_handling"] == "FORCE_AGGREGATES":
         yield from (each for each in listed if not calls(each))
     for each in node["group_expressions"]:
         at, name = whole_number(each), each.get("column_names", [""])[-1].lower()
         yield listed[at - 1] if at is not None and 0 < at <= len(listed) else each
-        yield from (of for of in listed if name and (of.get("alias") or "").lower() == name)
+        if name and names.meant(each["column_names"], (False,)) is None:
+            yield from (of for of in listed if (of.get("alias") or "").lower() == name)
 
 
 def _of_all(making: Making, domain: Item, groups: Item, fields: Sequence[str]) -> Item:
@@ -472,7 +481,7 @@ class _Select:
         parts = [node["select_list"], node["qualify"], orders, targets_of(node)]
         subqueries = Subqueries(self._query, self._views, names)
         if self._has_groups() or node["having"] or calls(parts) or self._lifted:
-            subqueries.place([*_grouped_by(node), *calls([*parts, node["having"]])])
+            subqueries.place([*_grouped_by(node, names), *calls([*parts, node["having"]])])
             item = self._query.item(names.froms, "where", self._read())
             names.froms = Froms([item], [], names.froms.merged)
             return self._of_groups()

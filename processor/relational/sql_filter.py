@@ -21,6 +21,7 @@ from ikebana.processor.linear.syntax import (
     column,
     conjuncts,
     has_subquery,
+    own_nodes,
     text_of,
     tree,
 )
@@ -60,6 +61,7 @@ from ikebana.processor.relational.sql_whole import (
     values,
     with_elements,
 )
+from ikebana.processor.relational.windows import microseconds
 
 _BESIDE = (
     "tables in parentheses that read what stands to their left are not supported; write them as "
@@ -479,35 +481,58 @@ def _time_bounds(where: Node | None) -> tuple[list[_Bound], list[Node]]:
     """
     bounds: list[_Bound] = []
     others: list[Node] = []
-    for condition in conjuncts(where):
+    for condition in (part for each in conjuncts(where) for part in _comparisons(each)):
         if reads_now(condition):
-            bounds += _bounds_of_time(condition)
+            bounds.append(_bound(condition))
         else:
             others.append(condition)
     return bounds, others
 
 
-def _bounds_of_time(node: Node) -> list[_Bound]:
-    if node["type"] == "COMPARE_BETWEEN" and is_now(node["input"]):
-        refuse_now([node["lower"], node["upper"]])
-        return [
-            _bound(node["lower"], "COMPARE_LESSTHANOREQUALTO", node),
-            _bound(node["upper"], "COMPARE_GREATERTHANOREQUALTO", node),
-        ]
-    if node["type"] in _TURNED and is_now(node["left"]) != is_now(node["right"]):
-        is_left = is_now(node["left"])
-        other = node["right" if is_left else "left"]
-        refuse_now(other)
-        return [_bound(other, _TURNED[node["type"]] if is_left else node["type"], node)]
+def _comparisons(node: Node) -> list[Node]:
+    """The two comparisons of a BETWEEN that reads the time; any other condition alone."""
+    if node["type"] != "COMPARE_BETWEEN" or not reads_now(node):
+        return [node]
+    place = {"query_location": node.get("query_location")}
+    return [
+        {**tree(f"x {sign} y"), **place, "left": node["input"], "right": node[bound]}
+        for sign, bound in ((">=", "lower"), ("<=", "upper"))
+    ]
+
+
+def _bound(node: Node) -> _Bound:
+    """The bound that a comparison with the time is.  Raises: QueryError."""
+    if node["type"] in _TURNED and reads_now(node["left"]) != reads_now(node["right"]):
+        comparison, time, other = node["type"], node["right"], node["left"]
+        if reads_now(other):
+            comparison, time, other = _TURNED[comparison], other, time
+        place = next(filter(is_now, own_nodes(time))).get("query_location")
+        while (moved := _moved(time, other)) is not None:
+            time, other = moved
+        if is_now(time):
+            is_upper = comparison.startswith("COMPARE_GREATERTHAN")
+            is_after = comparison in ("COMPARE_GREATERTHANOREQUALTO", "COMPARE_LESSTHAN")
+            return _Bound(other, is_upper, is_after, place)
     refuse_now(node)
     raise AssertionError("a condition that reads the time has no call of it")
 
 
-def _bound(node: Node, comparison: str, whole: Node) -> _Bound:
-    """The bound that `node comparison ikebana_now()` is."""
-    is_upper = comparison.startswith("COMPARE_GREATERTHAN")
-    is_after = comparison in ("COMPARE_GREATERTHANOREQUALTO", "COMPARE_LESSTHAN")
-    return _Bound(node, is_upper, is_after, whole.get("query_location"))
+def _moved(time: Node, other: Node) -> tuple[Node, Node] | None:
+    """Both sides with an interval moved beside the other: `now - i < t` is `now < t + i`.
+
+    None if the side with the time is no sum with an interval.  Lengths of months depend on where
+    they begin, so such an interval stays.
+    """
+    sign = {"-": "+", "+": "-"}.get(time.get("function_name", ""))
+    if sign is None or len(time["arguments"]) != 2:
+        return None
+    first, length = (each["expression"] for each in time["arguments"])
+    if reads_now(length) and sign == "-":
+        first, length = length, first
+    if microseconds(length) is None:
+        return None
+    arguments = [{"name": "", "expression": each} for each in (other, length)]
+    return first, {**tree(f"x {sign} y"), "arguments": arguments}
 
 
 def _bounded(query: QueryTranslation, names: Names, bounds: Sequence[_Bound]) -> list[_Bound]:

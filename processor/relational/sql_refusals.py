@@ -9,31 +9,34 @@ from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.syntax import Node, own_nodes, text_of
 
 NOW = "ikebana_now"
+NAMES_OF_NOW = (NOW, "mz_now", "now")
+"""The names that the time of a read has in WHERE."""
 _FORM = (
-    "ikebana_now() stands alone on one side of a comparison in WHERE, as in "
-    "placed + INTERVAL 30 DAYS > ikebana_now() or ikebana_now() >= starts"
+    "ikebana_now() stands alone on one side of a comparison in WHERE, or beside an INTERVAL "
+    "without months, as in placed > ikebana_now() - INTERVAL 30 DAYS; now() and mz_now() mean the "
+    "same there"
 )
 OF_A_CLOCK = f"depends on more than the datum; for rows that leave in time {_FORM}"
 
 
 def is_now(node: Node) -> bool:
-    """Whether a node is a call of `ikebana_now`."""
-    return bool(node["class"] == "FUNCTION" and node["function_name"].lower() == NOW)
+    """Whether a node is a call of `ikebana_now`, by any of its names."""
+    return node["class"] == "FUNCTION" and node["function_name"].lower() in NAMES_OF_NOW
 
 
 def reads_now(value: object) -> bool:
-    """Whether an expression calls `ikebana_now` outside of its subqueries."""
+    """Whether an expression calls `ikebana_now`, by any name, outside of its subqueries."""
     return any(map(is_now, own_nodes(value)))
 
 
 def refuse_now(value: object) -> None:
     """Refuse `ikebana_now()` and clocks in an expression.  Raises: SqlQueryError."""
     for node in own_nodes(value):
-        if is_now(node):
+        name = node["function_name"].lower() if node["class"] == "FUNCTION" else ""
+        if name in CLOCKS:
+            raise SqlQueryError(f"{name}() {OF_A_CLOCK}", node.get("query_location"))
+        if name in NAMES_OF_NOW:
             raise SqlQueryError(_FORM, node.get("query_location"))
-        if node["class"] == "FUNCTION" and node["function_name"].lower() in CLOCKS:
-            called = f"{node['function_name']}()"
-            raise SqlQueryError(f"{called} {OF_A_CLOCK}", node.get("query_location"))
 
 
 def refuse_stars(value: object) -> None:
@@ -76,6 +79,20 @@ def refuse_before(node: Node) -> None:
         raise SqlQueryError("DESCRIBE, SHOW and SUMMARIZE are not supported; write a SELECT")
     if node.get("type") == "LIMIT_MODIFIER":
         limit_of(node)
+    if node.get("type") == "SELECT_NODE":
+        _refuse_numbers(node)
+
+
+def _refuse_numbers(select: Node) -> None:
+    """Refuse numbers in GROUP BY that name no column.  Raises: SqlQueryError."""
+    listed = select["select_list"]
+    if any(each["class"] == "STAR" for each in own_nodes(listed)):
+        return
+    for each in select["group_expressions"]:
+        literal = each.get("literal") or {}
+        if literal.get("kind") == "INTEGER" and not 0 < int(literal["text"]) <= len(listed):
+            problem = "a number in GROUP BY names a column of the select list, from 1 to"
+            raise SqlQueryError(f"{problem} {len(listed)}", each.get("query_location"))
 
 
 def targets_of(node: Node) -> list[Node]:

@@ -133,7 +133,9 @@ class Names:
                 is_clock = name.lower() in CLOCKS
                 unknown = f'"{name}" is no column of what FROM names'
                 problem = f"{name} {OF_A_CLOCK}" if is_clock else unknown
-                raise SqlQueryError(problem, node.get("query_location"))
+                every = (each for each in own_nodes(node) if each["class"] == "COLUMN_REF")
+                read = next((each for each in every if each["column_names"] == [*names]), node)
+                raise SqlQueryError(problem, read.get("query_location"))
         return result
 
     def _has(self, alias: str, field: str = "", *_: str) -> bool:

@@ -10,6 +10,7 @@
 * `VALUES (t.a), (1)` becomes `SELECT t.a UNION ALL SELECT 1`.
 * A call of a macro of DuckDB that aggregates, such as `weighted_avg(x, y)`, becomes its
   definition.
+* `first_value(x ORDER BY y)` of a group becomes `first(x ORDER BY y)`, and `last_value` `last`.
 """
 
 import functools
@@ -18,7 +19,15 @@ from typing import Any
 
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.database import asked
-from ikebana.processor.linear.syntax import Node, changed, columns, has_subquery, tree
+from ikebana.processor.linear.syntax import (
+    Node,
+    changed,
+    columns,
+    has_subquery,
+    nodes,
+    replaced,
+    tree,
+)
 from ikebana.processor.relational.recursion import recurring
 from ikebana.processor.relational.sql_aggregates import calls
 from ikebana.processor.relational.sql_patterns import without_calls
@@ -50,7 +59,7 @@ def shaped(value: Any) -> Any:
     if node.get("ref_type") == "NEAREST" and node["right"]["type"] != "JOIN":
         return _of_nearest(node)
     if node.get("class") == "FUNCTION":
-        return _of_macro(node)
+        return _of_macro(_of_end(node) if _is_end(node) else node)
     if node.get("type") == "EXPRESSION_LIST" and not _is_constant(node["values"]):
         return _of_values(node)
     if node.get("schema_name") == "recurring" and "table_name" in node:
@@ -128,6 +137,32 @@ def _of_values(node: Node) -> Node:
     return {**source, "alias": node["alias"], "subquery": subquery}
 
 
+_ENDS = {"first_value": "first", "last_value": "last"}
+
+
+def _is_end(call: Node) -> bool:
+    """Whether a call is of the first or last value of a group; a window's is no function node."""
+    return call["function_name"].lower() in _ENDS and bool(call["order_bys"]["orders"])
+
+
+def _of_end(call: Node) -> Node:
+    name = _ENDS[call["function_name"].lower()]
+    alias = call["alias"] or call["function_name"]
+    return {**call, "function_name": name, "qualified_name": {"path": [name]}, "alias": alias}
+
+
+def as_duckdb(text: str, node: Node) -> str:
+    """The text of a query with DuckDB's names of the first and last value of a group."""
+    for call in nodes(node):
+        if call["class"] == "FUNCTION" and _is_end(call):
+            name, begin = call["function_name"], call["query_location"]
+            end = begin + len(name)
+            # In quotes it stays, and DuckDB refuses it.
+            if text[begin:end].lower() == name.lower():
+                text = replaced(text, begin, end, _ENDS[name.lower()])
+    return text
+
+
 def _of_macro(call: Node) -> Node:
     """The definition of a macro with the arguments of a call; other calls stay."""
     return _applied(call, _macros())
@@ -177,7 +212,8 @@ def _of_query(node: Node) -> Node:
         over = query_tree("SELECT * FROM (SELECT 1)")
         source = over["from_table"]
         subquery = {**source["subquery"], "node": query}
-        over = {**over, "from_table": {**source, "subquery": subquery}}
+        star = {**over["select_list"][0], "query_location": None}
+        over = {**over, "from_table": {**source, "subquery": subquery}, "select_list": [star]}
         query = {**over, "modifiers": group}
     return query
 

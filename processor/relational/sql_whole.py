@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from ikebana.codecs.sql_type import JSON, VARCHAR, Array, List, SqlType, Struct, parts, type_of
 from ikebana.processor.linear.bound_query import SqlQueryError, bound, common_type
+from ikebana.processor.linear.expressions import misfits
 from ikebana.processor.linear.json_text import field_of, quoted
-from ikebana.processor.linear.scope import KEY, SHORT
+from ikebana.processor.linear.scope import KEY, SHORT, ExpressionError
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import (
     Node,
@@ -179,7 +180,18 @@ class QueryTranslation:
                 problems.append(error)
             else:
                 return
-        raise self._of_windows(problems[0])
+        raise self._of_windows(self._placed(problems[0]))
+
+    def _placed(self, error: SqlQueryError) -> SqlQueryError:
+        """The error of a frame with the place of the call, which DuckDB does not say."""
+        calls = (
+            each
+            for each in within(self._node, "start_expr")
+            if _DISTANCES & {each["start"], each["end"]}
+        )
+        if error.at is None and error.problem.startswith("a RANGE frame"):
+            error.at = next((each.get("query_location") for each in calls), None)
+        return error
 
     def _of_windows(self, error: SqlQueryError) -> SqlQueryError:
         """Reword an error about a collection that is only read through a window function."""
@@ -251,7 +263,13 @@ class QueryTranslation:
         if node["type"] != "SELECT_NODE":
             named = node["type"].removesuffix("_NODE").replace("_", " ").lower()
             raise SqlQueryError(f"a {named} is not supported")
-        return self._select(self, node, views, by)
+        try:
+            return self._select(self, node, views, by)
+        except (MakingError, ExpressionError, SqlQueryError) as error:
+            # A column that a rewrite has made stands at 0.
+            if getattr(error, "at", None):
+                raise
+            raise SqlQueryError(str(error), _begin(node)) from None
 
     def table(self, node: Node, views: NamedQueries, bounds: GreatestValues = NOT_BOUND) -> Table:
         """The collection that a name in FROM means."""
@@ -373,7 +391,7 @@ class QueryTranslation:
         if node["setop_type"] == "UNION_BY_NAME":
             sources = self._by_name(sources, 0 if domain is None else len(domain.relation.types))
         if len({len(each.types) for each in sources}) == 1:
-            sources = self._of_common_types(sources)
+            sources = self._of_common_types(sources, [*map(_begin_of_query, children(node))])
         return rows.set_operation(self.making, operation, sources, every=node["setop_all"])
 
     def _by_name(self, sources: Sequence[Table], keys: int) -> list[Table]:
@@ -394,17 +412,26 @@ class QueryTranslation:
             tables.append(self.making.select(source, "by_name", columns))
         return tables
 
-    def _of_common_types(self, sources: Sequence[Table]) -> list[Table]:
+    def _of_common_types(
+        self, sources: Sequence[Table], places: Sequence[int | None]
+    ) -> list[Table]:
         columns = zip(*(each.types.values() for each in sources), strict=True)
         kinds = [common_type(each) for each in columns]
         tables = []
-        for source in sources:
+        for source, place in zip(sources, places, strict=True):
             for (name, actual), kind in zip(source.types.items(), kinds, strict=True):
                 if _parses(type_of(actual), type_of(kind)):
                     raise SqlQueryError(
                         f'"{name}" is {actual}, and in its place stands {kind}: its texts '
                         f"would be read as JSON; write to_json({name}) here, or cast the other "
-                        f"to {actual}"
+                        f"to {actual}",
+                        place,
+                    )
+                if misfits(tree(f"CAST(x AS {kind})"), {"x": actual}):
+                    raise SqlQueryError(
+                        f'"{name}" is {actual}, and in its place in another part of the set '
+                        f"operation stands {kind}; cast both to one type, as in {name}::VARCHAR",
+                        place,
                     )
             if list(source.types.values()) == kinds:
                 tables.append(source)
@@ -464,6 +491,18 @@ class QueryTranslation:
             return self.making.rows_of(actual)
         except MakingError as error:
             raise SqlQueryError(str(error), place) from None
+
+
+def _begin_of_query(node: Node) -> int | None:
+    """The place of the first select list of a query."""
+    first = next(within(node, "select_list"), None)
+    return None if first is None else _begin(first)
+
+
+def _begin(node: Node) -> int | None:
+    """The place of the select list; None if it is not of the text."""
+    places = (each.get("query_location") for each in nodes(node["select_list"]))
+    return min((each for each in places if each), default=None)
 
 
 def _parses(actual: SqlType, kind: SqlType) -> bool:
@@ -546,6 +585,7 @@ def _is_connected(froms: Froms) -> bool:
 
 
 _NULL = '"NULL"'
+_DISTANCES = {"EXPR_PRECEDING_RANGE", "EXPR_FOLLOWING_RANGE"}
 
 
 def values(query: QueryTranslation, node: Node) -> Table:

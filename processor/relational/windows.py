@@ -16,6 +16,7 @@ errors stay right.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
@@ -218,9 +219,8 @@ def without_windows(text: str) -> tuple[str, Mapping[str, WindowCall]]:
     calls: dict[str, WindowCall] = {}
     if not any(f"{name}(" in text.lower().replace(" ", "") for name in _FORMS):
         return text, calls
-    whole = text.encode()
     for node in _calls(query_tree(text)):
-        place = len(whole[: node["query_location"]].decode())
+        place = node["query_location"]
         name = next(each for each in free_names() if each not in text.lower())
         calls[name] = _call(node["function"], place)
         words = tokens(text)
@@ -277,16 +277,19 @@ def _call(node: Node, place: int) -> WindowCall:
 
 def _microseconds(node: Node, name: str, place: int) -> int:
     """The microseconds of a constant INTERVAL.  Raises: QueryError."""
+    length = microseconds(node)
+    if length is None:
+        problem = f"must be an INTERVAL without months, as in {_FORMS[name]}"
+        raise SqlQueryError(problem, place)
+    return length
+
+
+def microseconds(node: Node) -> int | None:
+    """The microseconds of a constant INTERVAL without months; None of anything else."""
     text = text_of(node)
-    problem = f"must be an INTERVAL without months, as in {_FORMS[name]}"
-    try:
-        (kind,) = types_of([text], {})
-    except ExpressionError as error:
-        raise SqlQueryError(f"{problem}: {error}", place) from None
-    if columns(node) or kind != "INTERVAL":
-        raise SqlQueryError(problem, place)
-    parts = f"datepart('month', {text}), datepart('year', {text}), epoch_us({text})"
-    ((months, years, microseconds),) = asked(f"SELECT {parts}")
-    if months or years:
-        raise SqlQueryError(problem, place)
-    return int(microseconds)
+    with suppress(ExpressionError):
+        if not columns(node) and types_of([text], {}) == ["INTERVAL"]:
+            parts = f"datepart('month', {text}), datepart('year', {text}), epoch_us({text})"
+            ((months, years, length),) = asked(f"SELECT {parts}")
+            return None if months or years or length is None else int(length)
+    return None

@@ -46,6 +46,19 @@ TEMPORAL = (
     "WHERE y.a = z.a AND make_timestamp_ms(y.d + z.a) > ikebana_now())",
     "SELECT x.c FROM t x LEFT JOIN u y ON x.a = y.a "
     "WHERE make_timestamp_ms(coalesce(y.d, x.a)) > ikebana_now() AND x.a >= 0",
+    *(
+        f"SELECT a, c FROM t WHERE make_timestamp_ms(a) {condition}"
+        for condition in (
+            "> now()",
+            "<= now() - INTERVAL '1 millisecond'",
+            ">= mz_now() - INTERVAL '2 milliseconds' + INTERVAL '1 millisecond'",
+            "> INTERVAL '1 millisecond' + now()",
+            "BETWEEN now() - INTERVAL '1 millisecond' AND now()",
+            "BETWEEN TIMESTAMP '1970-01-01 00:00:00.001' AND ikebana_now()",
+        )
+    ),
+    "SELECT a FROM t WHERE now() - INTERVAL '500 microseconds' < make_timestamp(a * 1000)",
+    "SELECT d FROM u WHERE e > now() - INTERVAL '19782 days' AND now() >= make_timestamp_ms(d)",
 )
 
 
@@ -191,6 +204,11 @@ SHAPES = {
         "SELECT x.a, c FROM t x ANTI JOIN u ON x.a = u.a AND u.d > x.b",
         "SELECT x.a, c FROM t x JOIN u y USING (a) SEMI JOIN u z ON z.d = y.d "
         "ANTI JOIN t w ON w.b > y.d",
+    ),
+    "a column of FROM comes before an alias in GROUP BY": (
+        "SELECT (SELECT max(b) FROM t) AS a, count(*) AS n FROM u GROUP BY a",
+        "SELECT (SELECT max(d) FROM u z WHERE z.a = u.a) AS a, count(*) AS n FROM u GROUP BY a",
+        "SELECT (SELECT max(d) FROM u z WHERE z.a = u.a) AS m, count(*) AS n FROM u GROUP BY m",
     ),
     "rows of no table": (
         "SELECT 1 AS x",

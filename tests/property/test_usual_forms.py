@@ -11,14 +11,25 @@ from ikebana.processor.linear.typed_json import reads
 from ikebana.processor.topics.input_codec import ColumnTypes, Usual
 from support.strategies import numbers, unhurried
 
-KINDS = [
-    *("TINYINT", "BIGINT", "HUGEINT", "UBIGINT", "DOUBLE", "FLOAT", "BOOLEAN", "UUID"),
-    *("DECIMAL(12,2)", "DECIMAL(38,0)", "DECIMAL(3,3)", "DATE", "TIME", "TIMESTAMP"),
-    *("TIMESTAMP WITH TIME ZONE", "INTEGER[]", "DECIMAL(12,2)[]", "MAP(VARCHAR, DECIMAL(3,3))"),
-    *("STRUCT(a BIGINT, b VARCHAR, c DECIMAL(12,2), d DATE, e BIGINT[])", "JSON[]"),
-    *("STRUCT(a STRUCT(b DECIMAL(12,2))[], c MAP(VARCHAR, DECIMAL(4,1)[]))", "MAP(DATE, DATE)"),
-    *('STRUCT("a""b" BIGINT, c BIGINT)', "STRUCT(a JSON)[2]"),
-]
+# The types, each with a value that it takes.
+KINDS = {
+    **dict.fromkeys(("TINYINT", "BIGINT", "HUGEINT", "UBIGINT", "DOUBLE", "FLOAT"), "7"),
+    **{"BOOLEAN": "true", "UUID": f'"{"0" * 8}-0000-0000-0000-{"f" * 12}"'},
+    **{"DECIMAL(12,2)": "1.25", "DECIMAL(38,0)": "9", "DECIMAL(3,3)": "0.125"},
+    **{"DATE": '"2024-02-29"', "TIME": '"12:30:59.5"', "TIMESTAMP": '"2024-02-29T12:30:59"'},
+    **{"TIMESTAMP WITH TIME ZONE": '"2024-02-29T12:30:59Z"', "INTEGER[]": "[1]"},
+    **{"DECIMAL(12,2)[]": "[1.25]", "MAP(VARCHAR, DECIMAL(3,3))": '{"a":0.125}'},
+    "STRUCT(a BIGINT, b VARCHAR, c DECIMAL(12,2), d DATE, e BIGINT[])": (
+        '{"a":1,"b":"x","c":1.25,"d":"2024-02-29","e":[2]}'
+    ),
+    "JSON[]": "[1]",
+    "STRUCT(a STRUCT(b DECIMAL(12,2))[], c MAP(VARCHAR, DECIMAL(4,1)[]))": (
+        '{"a":[{"b":1.25}],"c":{"k":[0.5]}}'
+    ),
+    "MAP(DATE, DATE)": '{"2024-02-29":"2024-02-29"}',
+    'STRUCT("a""b" BIGINT, c BIGINT)': '{"a\\"b":1,"c":2}',
+    "STRUCT(a JSON)[2]": '[{"a":1},{"a":"x"}]',
+}
 digits = st.sampled_from(
     [
         "00",
@@ -93,3 +104,14 @@ def test_rows_are_wrong_where_a_type_does_not_take_their_values(
     assert sorted(types.wrong(rows)) == expected
     usual = Usual({"x": kind})
     assert not any(usual.takes([rows[at]]) for at in expected)
+
+
+@pytest.mark.parametrize(("kind", "text"), KINDS.items())
+def test_a_type_takes_values(kind: str, text: str) -> None:
+    """A statement that fails for all values would refuse them wherever it is asked."""
+    types = ColumnTypes(Input("t", ("t",), columns=(Column("x", kind),)))
+
+    assert reads(text, kind)
+    assert not reads('{"no":"such"}', kind) or "STRUCT" in kind
+    assert types.wrong([b'{"x":%b}' % text.encode()]) == {}
+    assert list(types.wrong([b'{"x":5}', b'{"x":"no"}'])) != []

@@ -15,6 +15,7 @@ import duckdb
 
 from ikebana import Column, Input, Output, Plan, Upsert, evaluate
 from ikebana.errors import ConfigError, ConvergenceError
+from ikebana.processor.base.calls import CallStopped
 from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.planning.checking import checked
@@ -90,7 +91,7 @@ def _outcome(tables: Tables, query: Query, seconds: float) -> Outcome:
     try:
         with _limited(seconds):
             return _judged(tables, query)
-    except (TooLargeError, _SlowError):
+    except (TooLargeError, _SlowError, CallStopped):
         return Outcome(Kind.LEFT_OUT, query)
 
 
@@ -104,9 +105,9 @@ def _judged(tables: Tables, query: Query) -> Outcome:
         with suppress(duckdb.Error):
             tables.run(query.sql)
         return Outcome(Kind.LEFT_OUT, query)
-    if reason := misfit(tables.database, query.sql):
-        return Outcome(Kind.MISFIT, query, reason)
     try:
+        if reason := misfit(tables.database, query.sql):
+            return Outcome(Kind.MISFIT, query, reason)
         changes = tables.changes()
         expected = tables.answer(query.sql)
     except duckdb.Error as error:

@@ -7,10 +7,11 @@ from typing import Any
 from support.sql_oracle import Change, Tables
 
 TABLES: Tables = {
-    "t": {"a": "BIGINT", "b": "DECIMAL(12,2)", "c": "VARCHAR"},
-    "u": {"a": "BIGINT", "d": "BIGINT", "e": "DATE"},
+    # A DECIMAL with as many places as digits is written without a zero before the point.
+    "t": {"a": "BIGINT", "b": "DECIMAL(12,2)", "c": "VARCHAR", "h": "DECIMAL(3,3)"},
+    "u": {"a": "BIGINT", "d": "BIGINT", "e": "DATE", "g": "DECIMAL(3,3)"},
 }
-NUMBERS = {"t": ("a", "b"), "u": ("a", "d")}
+NUMBERS = {"t": ("a", "b", "h"), "u": ("a", "d", "g")}
 COLUMNS = {name: tuple(columns) for name, columns in TABLES.items()}
 VALUES: dict[str, tuple[Any, ...]] = {
     "a": (None, 0, 1, 2),
@@ -18,6 +19,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "c": (None, "x", "y"),
     "d": (None, 0, 1, 3),
     "e": (None, "2024-01-01", "2024-02-29"),
+    "h": (None, "0.5", "0.999"),
+    "g": (None, "0", "0.5", "-0.125", "0.999"),
 }
 
 

@@ -101,7 +101,8 @@ def answer(
     `now` is the time that the query may ask for, in milliseconds.
     """
     database = _filled(tables, {name: [*contents[name]] for name in tables})
-    database.execute(f"CREATE OR REPLACE MACRO ikebana_now() AS make_timestamp({now * 1000})")
+    for name in ("ikebana_now", "mz_now", "now"):
+        database.execute(f"CREATE OR REPLACE MACRO {name}() AS make_timestamp({now * 1000})")
     relation = database.execute(query)
     names = [each[0] for each in relation.description or ()]
     return names, Counter(tuple(map(plain, row)) for row in relation.fetchall())

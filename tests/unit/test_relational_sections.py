@@ -117,7 +117,7 @@ def test_an_operator_made_of_others_is_what_sql_means(
         ("{distinct: tt}", "made.distinct: there is no operator 'tt'; did you mean \"t\"?"),
         ("{union: [t]}", "made.union: at least two operators are needed"),
         ("{union: [t, u]}", 'made.union: "d" is BIGINT and "b" is DECIMAL(12,2); cast one'),
-        ("{minus: [t, ua]}", "made.minus: 1 columns cannot stand beside 3: a and a, b, c"),
+        ("{minus: [t, ua]}", "made.minus: 1 columns cannot stand beside 4: a and a, b, c, h"),
         ("{semi_join: {x: t}, 'on': x.a = 1}", "made.semi_join: must have two inputs"),
         ("{semi_join: {x: t, y: u}}", "made.on: is missing, such as o.customer = c.id"),
         ("{anti_join: {x: t, y: u}, 'on': a = y.a}", 'made.on: "a" is of no input; write x or y'),

@@ -126,6 +126,18 @@ def test_a_condition_with_the_time_is_when_a_row_counts() -> None:
     assert isinstance(join, DeltaJoin)
 
 
+@pytest.mark.parametrize(
+    "rest", ["ORDER BY a NULLS FIRST, b)", "ORDER BY a) FILTER (WHERE a > 0)"]
+)
+def test_the_first_value_of_a_group_is_first(rest: str) -> None:
+    """As in RisingWave and PostgreSQL, where windows alone have first_value in DuckDB."""
+    query = "SELECT c, {}(b {} AS x FROM t GROUP BY c HAVING {}(b {} > 1"
+    for name, ours in (("first_value", "first"), ("Last_Value", "last")):
+        assert made(query.format(name, rest, name, rest)) == made(
+            query.format(ours, rest, ours, rest)
+        )
+
+
 def test_aggregates_without_groups_are_a_total() -> None:
     """Which has a row where there are none."""
     reduce, linear = made("SELECT sum(b) AS total, count(*) AS n FROM t")
@@ -153,21 +165,62 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ("SELECT FROM t WHERE", "line 1, column"),
         ("SELECT now() AS n, a FROM t", "now() depends on more than the datum"),
         (
-            "SELECT a FROM t WHERE make_timestamp_ms(a) > now() - INTERVAL 1 DAY",
+            "SELECT a FROM t WHERE make_timestamp_ms(a) > now() - INTERVAL 1 MONTH",
             "line 1, column 46: now() depends on more than the datum; for rows that leave in time "
-            "ikebana_now() stands alone on one side of a comparison in WHERE",
+            "ikebana_now() stands alone on one side of a comparison in WHERE, or beside an "
+            "INTERVAL without months, as in placed > ikebana_now() - INTERVAL 30 DAYS; now() and "
+            "mz_now() mean the same there",
         ),
         (
-            "SELECT a FROM t WHERE make_timestamp_ms(a) > ikebana_now() - INTERVAL 1 DAY",
+            "SELECT a FROM t WHERE make_timestamp_ms(a) > ikebana_now() - to_days(a::INTEGER)",
             "line 1, column 46: ikebana_now() stands alone on one side of a comparison",
+        ),
+        (
+            "SELECT a FROM t WHERE now() - make_timestamp_ms(a) < INTERVAL 1 DAY",
+            "line 1, column 23: now() depends on more than the datum",
+        ),
+        (
+            "SELECT a FROM t WHERE ikebana_now() - NULL::INTERVAL < make_timestamp_ms(a)",
+            "line 1, column 23: ikebana_now() stands alone on one side of a comparison",
         ),
         ("SELECT ikebana_now() AS n FROM t", "line 1, column 8: ikebana_now() stands alone"),
         ("SELECT current_date AS d FROM t", "line 1, column 8: current_date depends on more"),
         (
             "SELECT a FROM t WHERE make_timestamp_ms(a) > Current_Timestamp",
-            "line 1, column 23: Current_Timestamp depends on more than the datum; for rows that",
+            "line 1, column 46: Current_Timestamp depends on more than the datum; for rows that",
         ),
         ("SELECT today() AS d FROM t", "line 1, column 8: today() depends on more than the datum"),
+        (
+            "SELECT a FROM t WHERE make_timestamp_ms(a) > proctime()",
+            "line 1, column 46: there is no function proctime(); write now() in WHERE, as in",
+        ),
+        (
+            "SELECT 'é' AS x FROM t WHERE make_timestamp_ms(a) = ikebana_now()",
+            "line 1, column 53: ikebana_now() stands alone on one side of a comparison in WHERE",
+        ),
+        ("SELECT 'é' AS x FROM t WHERE WHERE", 'line 1, column 30: syntax error at or near "WHE'),
+        (
+            "SELECT a FROM t\nUNION ALL SELECT TRUE\nUNION ALL SELECT [a] FROM t",
+            'line 1, column 8: "a" is BIGINT, and in its place in another part of the set '
+            "operation stands BIGINT[]; cast both to one type, as in a::VARCHAR",
+        ),
+        (
+            "SELECT a, count(*) AS n FROM t GROUP BY a, 3",
+            "line 1, column 44: a number in GROUP BY names a column of the select list, from 1 to",
+        ),
+        ("SELECT a FROM t GROUP BY -1", "line 1, column 26: a number in GROUP BY names a column"),
+        (
+            "SELECT a, sum(a) OVER (ORDER BY c RANGE 1 PRECEDING) AS s FROM t",
+            "line 1, column 11: a RANGE frame has no distance for VARCHAR and INTEGER; write ROWS",
+        ),
+        (
+            "SELECT c, first_value(b) AS f FROM t GROUP BY c",
+            "line 1, column 11: a window function stands in the select list or QUALIFY, with OVER",
+        ),
+        (
+            "SELECT c, first_value(b ORDER BY z) AS f FROM t GROUP BY c",
+            'line 1, column 34: there is no column "z"',
+        ),
         ("DESCRIBE t", "DESCRIBE, SHOW and SUMMARIZE are not supported; write a SELECT"),
         ("SELECT * FROM (SUMMARIZE t)", "DESCRIBE, SHOW and SUMMARIZE are not supported"),
         (
@@ -253,7 +306,7 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         (
             "SELECT t.a FROM t WHERE t.a IN (SELECT max(a) FROM u WHERE u.d > t.a GROUP BY "
             "ROLLUP (a))",
-            "a grouping set of nothing in a query that reads one around it is not supported",
+            "line 1, column 40: a grouping set of nothing in a query that reads one around it is",
         ),
         (
             "SELECT (SELECT a, d FROM u LIMIT 1) AS x FROM t",

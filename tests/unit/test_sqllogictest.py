@@ -1,9 +1,13 @@
 """Queries of files in the form of SQLite's sqllogictest are answered as the files say."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ikebana.processor.base.calls import CallStopped
+from sqllogictest import runner
 from sqllogictest.records import FormatError, Query, Statement, records
 from sqllogictest.runner import Kind, outcomes
 
@@ -50,6 +54,34 @@ def test_a_query_that_takes_too_long_is_left_out_wherever_it_is_stopped() -> Non
     text = "query I\nSELECT sum(x * y) FROM range(1000000) a(x), range(1000000) b(y)\n----\n1"
 
     assert [each.kind for each in outcomes(records(text, "f"), seconds=0.1)] == [Kind.LEFT_OUT]
+
+
+def test_a_query_whose_call_is_stopped_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error that stops a call is no Exception, and the queries behind it are run."""
+    run = runner.rows_of
+    monkeypatch.setattr(runner, "rows_of", stopped_once(run))
+    text = "query I\nSELECT a FROM t\n----\n1\n\n"
+
+    assert of(text * 2) == [Kind.LEFT_OUT, Kind.RIGHT]
+
+
+def stopped_once(run: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that is stopped at its first call."""
+    errors = [CallStopped]
+
+    def stopped(*arguments: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return run(*arguments)
+
+    return stopped
+
+
+def test_a_query_in_a_transaction_that_has_failed_is_refused_by_duckdb_too() -> None:
+    text = "query I\nSELECT a FROM t\n----\n1\n\n"
+    failing = "statement ok\nBEGIN\n\nstatement error\nSELECT CAST('x' AS INTEGER)\n\n"
+
+    assert of(f"{failing}{text}statement ok\nROLLBACK\n\n{text}") == [Kind.ELSEWHERE, Kind.RIGHT]
 
 
 def test_a_file_says_where_its_records_are() -> None:
