@@ -28,6 +28,7 @@ from ikebana.delivering.lake import (
 )
 from ikebana.delivering.sink import VALID_TO, TargetTable
 from ikebana.processor.authoring.deliver_part import DeltaPart
+from ikebana.processor.linear.json_text import quoted
 
 _HOUSEKEEPING = 100
 _OP = "ikebana_op"
@@ -137,7 +138,7 @@ class DeltaLakeTable:
         for name in self._spec.identity:
             # Joins are only fast by "=".
             equals = "IS NOT DISTINCT FROM" if gone.column(name).null_count else "="
-            same.append(f't."{name}" {equals} s."{name}"')
+            same.append(f"t.{quoted(name)} {equals} s.{quoted(name)}")
         condition = " AND ".join([f"s.{_OP} = {_GO}", *same])
         if VALID_TO in self._schema.names:
             condition += f" AND t.{VALID_TO} IS NULL"
@@ -146,7 +147,7 @@ class DeltaLakeTable:
         merge = self._table.merge(
             rows, condition, source_alias="s", target_alias="t", commit_properties=properties
         )
-        inserted = {f'"{name}"': f's."{name}"' for name in self._schema.names}
+        inserted = {name: f"s.{name}" for name in map(quoted, self._schema.names)}
         merge = merge.when_matched_delete()
         merge.when_not_matched_insert(inserted, predicate=f"s.{_OP} = {_COME}").execute()
 

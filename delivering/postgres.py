@@ -49,6 +49,7 @@ from ikebana.processor.linear.json_text import quoted
 
 # Columns within statements, with names that no collection has.
 _N, _PLUS, _ENDS = "ikebana_n", "ikebana_plus", "ikebana_ends"
+_LONGEST_NAME = 63
 _TYPES = {
     "BOOLEAN": "boolean",
     "TINYINT": "smallint",
@@ -106,6 +107,13 @@ class PostgresTable:
         self.name = ".".join(map(quoted, table.name.split(".", 1)))
         self.types = {column.name: postgres_type(column.kind) for column in table.columns}
         self.types |= {name: "uuid" if name == ID else "bigint" for name in table.added}
+        for name in (*table.name.split(".", 1), *self.types):
+            if len(name.encode()) > _LONGEST_NAME:
+                raise ConfigError(
+                    f'table "{table.name}": PostgreSQL would cut the name "{name}", which has '
+                    f"more than {_LONGEST_NAME} bytes",
+                    hint="Give it another name; a column has that of its source as `field`.",
+                )
         self.copied = [column.name for column in table.columns]
         self.copied += [TIME, DIFF] if table.mode == "changes" else [ID, TIME, DIFF]
         self._staging, self._net = f"ikebana_staging_{number}", f"ikebana_net_{number}"

@@ -54,6 +54,10 @@ ID, TIME, DIFF, COUNT = "ikebana_id", "ikebana_time", "ikebana_diff", "ikebana_c
 VALID_FROM, VALID_TO = "valid_from", "valid_to"
 """The columns of a history: the first time of a row, and the first time without it, or null."""
 
+# The columns that statements of sinks have beside the collection's, in some modes.
+_IN_STATEMENTS = {ID, TIME, DIFF, COUNT, "ikebana_n", "ikebana_n0", "ikebana_c0", "ikebana_op"}
+_IN_STATEMENTS |= {"ikebana_sum", "ikebana_first", "ikebana_plus", "ikebana_ends"}
+
 
 class TargetAwayError(AwayError):
     """A target does not answer now, and may answer later.
@@ -90,7 +94,7 @@ class TargetTable:
                 f'table "{self.name}" has no columns',
                 hint=f'Topic "{self.collection}" tells none: list them under `columns`.',
             )
-        used: set[str] = set()
+        used = _IN_STATEMENTS.difference(self.added)
         for name in (*names, *self.added):
             # Most targets do not distinguish names by case.
             if name.lower() in used:
@@ -98,7 +102,7 @@ class TargetTable:
                     f'table "{self.name}" has two columns "{name}"',
                     hint="List the columns, and give one another name with `field`.",
                 )
-            used.add(name.lower())
+            used |= {name.lower()}
         for name in self.key:
             if name not in names:
                 raise ConfigError(f'the key of table "{self.name}" has "{name}", no column of it')

@@ -10,6 +10,7 @@ import psycopg
 from cdc.postgres import Postgres
 from ikebana.delivering.postgres import CONTROL, PostgresSink
 from ikebana.delivering.sink import ID, Sink, TargetTable
+from ikebana.processor.linear.json_text import quoted
 
 _NUMBERS = count()
 # As PostgreSQL has no other form in Python that is as exact.
@@ -67,7 +68,7 @@ def _rows(connection: "psycopg.Connection[Any]", table: TargetTable) -> list[dic
         ).fetchall()
     )
     selected = ", ".join(
-        f'"{name}"{"::text" if types[name] in _AS_TEXT else ""}' for name in names
+        f"{quoted(name)}{'::text' if types[name] in _AS_TEXT else ''}" for name in names
     )
     found = connection.execute(f"SELECT {selected} FROM {table.name}").fetchall()
     return [dict(zip(names, row, strict=True)) for row in found]

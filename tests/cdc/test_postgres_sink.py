@@ -10,8 +10,9 @@ from cdc.fetched import Unavailable
 from cdc.postgres import Postgres, running
 from cdc.postgres_target import PostgresTarget
 from ikebana.delivering.columns import TargetColumn
+from ikebana.delivering.postgres import PostgresSink
 from ikebana.delivering.sink import TargetTable
-from ikebana.errors import SourceError
+from ikebana.errors import ConfigError, SourceError
 from support.served_topics import MemoryTopics
 from support.sink_conformance import SinkConformance, delivered
 
@@ -40,6 +41,14 @@ _UNREADABLE = (
     ("TIMESTAMPTZ", "-0043-03-15T00:00:00Z", "0044-03-15 00:00:00+00 BC"),
     ("TIME", "24:00:00", "24:00:00"),
 )
+
+
+@pytest.mark.parametrize(("table", "column"), [("t", "é" * 32), ("shop." + "t" * 64, "a")])
+def test_a_name_that_postgresql_would_cut_is_refused(table: str, column: str) -> None:
+    """A start after the first one missed the column by its whole name."""
+    columns = (TargetColumn.of(column, "BIGINT"),)
+    with pytest.raises(ConfigError, match="more than 63 bytes"):
+        PostgresSink("suite", "").open([TargetTable("t", table, "changes", columns)])
 
 
 class TestPostgresSink(SinkConformance):

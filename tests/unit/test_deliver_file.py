@@ -130,6 +130,7 @@ def test_without_columns_they_are_those_that_the_topic_tells(tmp_path: Path) -> 
         ("key: id", "key: ids", 'key of table "places" has "ids"'),
         ("    postgres: {connection: dbname=shop}\n", "", "has to have one target; it has none"),
         ("all: {type: BLOB", "ikebana_time: {type: BLOB", 'two columns "ikebana_time"'),
+        ("all: {type: BLOB", "ikebana_n: {type: BLOB", 'two columns "ikebana_n"'),
         ("changes, ", "changes, format: upsert, ", "has the format upsert, which cannot be"),
         ("changes, ", "changes, format: debezium-avro, ", "format debezium-avro, which cannot"),
         ("changes, ", "changes, format: cdcv2-json, ", "in two formats"),
