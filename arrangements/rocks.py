@@ -113,7 +113,7 @@ class LocalDatabase:
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         options = ReadOptions()
         lower = _ENTRY + prefix
-        if (end := after(lower)) is not None:
+        if (end := prefix_end(lower)) is not None:
             options.set_iterate_upper_bound(end)
         with damage():
             # items() would end silently at a damaged block.
@@ -228,12 +228,12 @@ def _block_cache() -> Cache:
 
 def opened(path: Path) -> Rdict:
     """Open the database in a folder, or make one; rocksdict raises bare exceptions."""
-    options = tuned()
+    options = tuned_options()
     # The column family is named, or an existing database would keep its old options.
     return Rdict(str(path), options, {"default": options}, access_type=AccessType.read_write())
 
 
-def tuned(cache: Cache | None = None) -> Options:
+def tuned_options(cache: Cache | None = None) -> Options:
     """Make the options of a database that gets a batch of changes at once.
 
     `cache` keeps blocks that were read; by default the one that all databases of this process
@@ -257,7 +257,7 @@ def tuned(cache: Cache | None = None) -> Options:
     return options
 
 
-def sweep(path: Path) -> None:
+def remove_unused(path: Path) -> None:
     """Remove a folder, unless a process has its database open."""
     try:
         # RocksDB refuses this while the process that made the folder has it open.
@@ -279,7 +279,7 @@ def damage() -> Iterator[None]:
         raise
 
 
-def after(prefix: bytes) -> bytes | None:
+def prefix_end(prefix: bytes) -> bytes | None:
     """Compute the least key that is greater than all keys with this prefix; None if none is."""
     cut = prefix.rstrip(b"\xff")
     return cut[:-1] + bytes([cut[-1] + 1]) if cut else None
@@ -411,7 +411,7 @@ class LocalDatabases:
                 shutil.rmtree(path, ignore_errors=True)
             return self._kind(shard, path, opened(path))
         for stand_in in path.parent.glob(f"{path.name}-*"):
-            sweep(stand_in)
+            remove_unused(stand_in)
         return self._kind(shard, path, database)
 
     def empty(self, shard: int) -> LocalDatabase:

@@ -300,14 +300,14 @@ def encode(changes: list[EntryChange], *, is_passing: bool = False) -> bytes:
     if is_passing or len(changes) < _FEWEST:
         return _as_they_are(changes)
     sample = _sample(changes)
-    packed = divided(sample)
+    packed = divide_changes(sample)
     if packed is None:
         return _as_they_are(changes)
     plain = _as_they_are(sample)
     if len(compressed(packed)) >= len(compressed(plain)):
         return plain if sample is changes else _as_they_are(changes)
     if sample is not changes:
-        packed = divided(changes)
+        packed = divide_changes(changes)
     return _as_they_are(changes) if packed is None else _IN_COLUMNS + packed
 
 
@@ -318,7 +318,7 @@ def decode(plain: bytes) -> list[EntryChange]:
         ValueError: it does not hold changes.
     """
     if plain.startswith(_IN_COLUMNS):
-        return put_together(plain[len(_IN_COLUMNS) :])
+        return restore_changes(plain[len(_IN_COLUMNS) :])
     return msgspec.msgpack.decode(plain, type=list[EntryChange])
 
 
@@ -406,7 +406,7 @@ class Streams(msgspec.Struct, array_like=True, frozen=True):
     columns: list[NumberColumn]
 
 
-def divided(changes: list[EntryChange]) -> bytes | None:
+def divide_changes(changes: list[EntryChange]) -> bytes | None:
     """Divide changes; None if they have too many texts, or there is no compiled code."""
     if _divided is None:
         return None
@@ -414,7 +414,7 @@ def divided(changes: list[EntryChange]) -> bytes | None:
     return None if streams is None else msgspec.msgpack.encode(streams)
 
 
-def put_together(packed: bytes) -> list[EntryChange]:
+def restore_changes(packed: bytes) -> list[EntryChange]:
     """Restore the changes.
 
     Raises:

@@ -30,7 +30,7 @@ from rocksdict import (
     WriteBatch,
 )
 
-from ikebana.arrangements.rocks import LocalDamageError, damage, tuned
+from ikebana.arrangements.rocks import LocalDamageError, damage, tuned_options
 from ikebana.arrangements.storage import private_folder
 from ikebana.errors import ConfigError, SpaceError
 
@@ -175,7 +175,7 @@ class SharedDatabase:
             private_folder(path)
         except OSError as error:
             raise _folder_error(path, error) from error
-        options = tuned()
+        options = tuned_options()
         try:
             # The column family is named, or an existing database would keep its old options.
             self._database = Rdict(
@@ -259,7 +259,7 @@ class DatabaseReader:
 
     def __init__(self, path: Path) -> None:
         # The options of the writer, or filters and the block cache are not used.
-        options = tuned(_readers_cache())
+        options = tuned_options(_readers_cache())
         options.create_if_missing(False)  # noqa: FBT003 - rocksdict's own signature
         # The writer deletes files that it has merged; open ones can still be read.
         options.set_max_open_files(-1)

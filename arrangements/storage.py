@@ -58,7 +58,7 @@ def is_outage(text: str) -> bool:
     return _AWAY.search(text) is not None
 
 
-def passing(error: OSError, what: str) -> IkebanaError | None:
+def temporary_error(error: OSError, what: str) -> IkebanaError | None:
     """Convert an error that may be temporary to an error of ours; None for any other.
 
     `what` is the beginning of the message.

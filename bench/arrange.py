@@ -33,7 +33,7 @@ from rich.table import Table
 
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import Interval
-from ikebana.processor.base.processes import settle
+from ikebana.processor.base.processes import exempt_objects
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.arrange import Arrangement
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=20_000, help="lookups or rows in one")
     parser.add_argument("--profile", action="store_true", help="where the time goes")
     args = parser.parse_args()
-    settle()
+    exempt_objects()
     profiler = cProfile.Profile() if args.profile else None
     if profiler is not None:
         profiler.enable()

@@ -30,7 +30,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: what comes meanwhile is not remembered": (
         LIVE,
         _MOVING,
-        "        remember(self._flow.store, self._flow.of_moving)\n",
+        "        store_updates(self._flow.store, self._flow.of_moving)\n",
         "",
     ),
     "edit: what comes for parts that are still to come is remembered from a key on": (
@@ -72,7 +72,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: filled while a join of before is on its way": (
         JOINED,
         _FLOW,
-        "any(is_of_before(name) for name in self.hops)",
+        "any(is_of_old_plan(name) for name in self.hops)",
         "False",
     ),
     "edit: an output that changes goes on while it is filled": (
@@ -204,7 +204,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: filled before all of a topic is taken back": (
         OWN,
         _STEPS,
-        " and not replays.left(of.read_back)",
+        " and not replays.offsets_left(of.read_back)",
         "",
     ),
     "edit: what waits of the output of before stays": (

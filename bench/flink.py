@@ -39,7 +39,7 @@ _OPENED = ("java.base/java.util", "java.base/java.lang", "java.base/java.time")
 def jars() -> Path:
     """The folder of Flink's jars, which are fetched if this is the first time."""
     folder = broker_jars.jars_folder().with_name(f"flink-{VERSION}")
-    return broker_jars.once(folder, _fetch)
+    return broker_jars.fetched_once(folder, _fetch)
 
 
 def _fetch(private: Path, log_file: Path) -> None:

@@ -52,7 +52,7 @@ from ikebana.arrangements.rocks import OpenDatabases
 from ikebana.arrangements.shard import opened
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import Interval
-from ikebana.processor.base.processes import settle
+from ikebana.processor.base.processes import exempt_objects
 from ikebana.processor.base.rows import Records, pack, unpack
 from ikebana.processor.base.sharding import hop_chunks, owner_of
 from ikebana.processor.engine.dataflow import Beside, Emitted, advance
@@ -193,7 +193,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one line for a comparison")
     args = parser.parse_args()
     args.format, args.max = "diff", 0
-    settle()
+    exempt_objects()
     folder = Path(tempfile.mkdtemp(prefix="ikebana-bench-"))
     profiler = cProfile.Profile() if args.profile else None
     try:

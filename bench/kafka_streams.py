@@ -35,7 +35,7 @@ _IVY_FILE = f"""\
 def jars() -> Path:
     """The folder of the jars, which are fetched if this is the first time."""
     folder = broker_jars.jars_folder().with_name(f"kafka-streams-{VERSION}")
-    return broker_jars.once(folder, _fetch)
+    return broker_jars.fetched_once(folder, _fetch)
 
 
 def _fetch(private: Path, log_file: Path) -> None:

@@ -45,7 +45,7 @@ from ikebana.arrangements.shard import opened
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
-from ikebana.processor.base.processes import settle
+from ikebana.processor.base.processes import exempt_objects
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import hold, reduce, window_functions
 from ikebana.processor.kernels.layout import operator_part
@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--changes", type=int, default=200, help="windows: changes measured")
     parser.add_argument("--profile", action="store_true", help="not hold: where the time goes")
     args = parser.parse_args()
-    settle()
+    exempt_objects()
     if args.what in ("all", "hold"):
         measure_hold(args.pending, args.batches)
     if args.what in ("all", "reduce"):

@@ -24,7 +24,7 @@ from rich.console import Console
 from ikebana import Column, DeltaJoin, JoinInput
 from ikebana.arrangements.store import MemoryStore, Overlay
 from ikebana.arrangements.update import Interval
-from ikebana.processor.base.processes import settle
+from ikebana.processor.base.processes import exempt_objects
 from ikebana.processor.base.rows import Records, Upserts
 from ikebana.processor.base.sharding import hop_chunks
 from ikebana.processor.engine import dataflow
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--alone", action="store_true", help="one case, in this process")
     args = parser.parse_args()
     if args.alone:
-        settle()
+        exempt_objects()
         print(json.dumps(case(args.what, args)))
         return
     rows: list[tuple[str, ...]] = []

@@ -44,7 +44,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from ikebana import Column, JoinInput
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import Interval
-from ikebana.processor.base.processes import settle
+from ikebana.processor.base.processes import exempt_objects
 from ikebana.processor.base.rows import Records, Upserts
 from ikebana.processor.base.sharding import hop_chunks
 from ikebana.processor.engine import dataflow
@@ -337,7 +337,7 @@ _KEYS = 20_000
 
 def history(args: argparse.Namespace) -> list[dict[str, Any]]:
     """The cost of a batch as the day goes on, in twelve parts of it."""
-    settle()
+    exempt_objects()
     with tempfile.TemporaryDirectory() as name:
         day = Day(Path(name))
         costs = [day.batch(at) for at in range(args.batches)]

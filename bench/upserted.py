@@ -42,7 +42,7 @@ from rich.table import Table
 
 import ikebana
 from ikebana.codecs import canonical
-from ikebana.processor.base.processes import settle
+from ikebana.processor.base.processes import exempt_objects
 from ikebana.processor.engine.dataflow import Emitted
 from ikebana.processor.engine.testing.run import Unfinished
 from ikebana.processor.kafka.reader import Range, RangeReader
@@ -219,7 +219,7 @@ def _measured(folder: Path, args: argparse.Namespace, costs: Costs) -> dict[str,
             written, costs.counts = _written(), True
         truth.update(some)
         _send(run, _TOPIC, some)
-        settle()
+        exempt_objects()
         run.read(limit=limit)
     run.close()
     written = _written() - written

@@ -271,7 +271,7 @@ class AvroUpserts(KeyedUpserts):
                         row = {name: row[name] for name in self._columns if name in row}
             return Change("upsert", row_key, canonical.write(row))
         except canonical.FAULTS as error:
-            fault = canonical.refused("Avro value", error)
+            fault = canonical.decode_error("Avro value", error)
             raise DecodeError(fault.codec, fault.reason, key=row_key) from None
 
     def _decoded_key(self, key: bytes, headers: Headers) -> bytes:

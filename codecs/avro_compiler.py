@@ -21,14 +21,14 @@ from ikebana.codecs.avro_schema import (
     CONVERTS,
     SIMPLE,
     SchemaUnknown,
-    after,
-    applied,
     as_bytes,
     base64,
-    each,
+    composed,
+    converted,
     either,
     meaning_of,
-    picked,
+    of_items,
+    of_record,
     unless,
 )
 from ikebana.codecs.column_encodings import DECIMAL, Encoding, of_name
@@ -130,7 +130,7 @@ class Compiler:
         if meaning is None:
             return node
         raw = self._pinned and schema["type"] in ("bytes", "fixed")
-        convert = after(as_bytes, meaning) if raw else meaning
+        convert = composed(as_bytes, meaning) if raw else meaning
         if needs.tolerant:
             convert = either(convert, node.convert)
         node = node._replace(convert=convert, meant=True)
@@ -149,11 +149,11 @@ class Compiler:
                     # Nine bytes of a message could ask for 2^62 items, which all take memory.
                     raise SchemaUnknown("its schema has an array of items without bytes")
                 bare = {"type": kind, "items": items.bare}
-                return CompiledType(bare, each(items.convert, list), kind=kind, items=items)
+                return CompiledType(bare, of_items(items.convert, list), kind=kind, items=items)
             case "map":
                 values = self.node(schema["values"], TOLERANT if needs.tolerant else ALL)
                 return CompiledType(
-                    {"type": kind, "values": values.bare}, each(values.convert, dict)
+                    {"type": kind, "values": values.bare}, of_items(values.convert, dict)
                 )
             case "enum" | "fixed":
                 self.types[schema["name"]] = schema
@@ -168,7 +168,9 @@ class Compiler:
         self.types[name] = schema
         # A record within itself gets this node; its conversion is known only at the end.
         late: list[Convert | None] = [None]
-        self._records[name, id(needs)] = CompiledType(name, lambda value: applied(late[0], value))
+        self._records[name, id(needs)] = CompiledType(
+            name, lambda value: converted(late[0], value)
+        )
         self._open.append(name)
         fields, least, names, converts = [], 0, [], []
         for field in schema["fields"]:
@@ -184,7 +186,7 @@ class Compiler:
             names.append(here)
             convert = node.convert
             if declared := node.open_to(needs.encodings.get(here)):
-                convert = after(convert, declared)
+                convert = composed(convert, declared)
             if needs.converted is not None and here not in needs.converted:
                 convert = None
             if convert:
@@ -193,11 +195,11 @@ class Compiler:
         bare = {**self._form(schema), "fields": fields}
         if needs.absent:
             absent = needs.absent
-            late[0] = picked(names, [
+            late[0] = of_record(names, [
                 (here, unless(absent, dict(converts).get(here))) for here in names
             ])  # fmt: skip
         else:
-            late[0] = picked(names if len(names) < len(fields) else None, converts)
+            late[0] = of_record(names if len(names) < len(fields) else None, converts)
         done = self._records[name, id(needs)] = CompiledType(bare, late[0], least)
         return done
 
@@ -254,8 +256,8 @@ class Compiler:
 
         def convert(value: Any) -> Any:
             if by_fields and value.__class__ is dict:
-                return applied(by_fields.get(frozenset(value)), value)
-            return applied(by_type.get(value.__class__), value)
+                return converted(by_fields.get(frozenset(value)), value)
+            return converted(by_type.get(value.__class__), value)
 
         return CompiledType(bare, convert, 1, meant)
 
@@ -279,7 +281,7 @@ class Compiler:
 
         def convert(value: Any) -> Any:
             ((name, inner),) = value.items()
-            return applied(converts[name], inner)
+            return converted(converts[name], inner)
 
         return bare, convert
 
@@ -541,7 +543,7 @@ def _step(kind: str, schema: Mapping[str, Any], context: _Context) -> ProgramSte
         raise _UncoveredError
     if meaning is None:
         assert context.encoding is not None
-        return step._replace(form="", convert=after(convert, context.encoding))
+        return step._replace(form="", convert=composed(convert, context.encoding))
     return _meant(step._replace(form="", convert=meaning), schema)
 
 

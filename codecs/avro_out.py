@@ -48,7 +48,15 @@ import msgspec
 
 from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder
-from ikebana.codecs.avro_schema import Framing, MessagePart, Schemas, applied, each, locate, picked
+from ikebana.codecs.avro_schema import (
+    Framing,
+    MessagePart,
+    Schemas,
+    converted,
+    locate,
+    of_items,
+    of_record,
+)
 from ikebana.codecs.encodings import Convert
 from ikebana.codecs.output_messages import (
     MisfitError,
@@ -59,7 +67,7 @@ from ikebana.codecs.output_messages import (
     datum_of,
     datum_of_columns,
     has_names,
-    present,
+    required,
 )
 from ikebana.codecs.sql_type import (
     JSON,
@@ -226,12 +234,12 @@ def _key_datum(kind: SqlType) -> ToDatum:
         only = datum_of(kind, "key")
         # In a key that is JSON, null is a value.
         null = "null" if kind == JSON else None
-        return lambda value: null if value is None and null else present(only(value), "key", kind)
+        return lambda value: null if value is None and null else required(only(value), "key", kind)
     parts = [(name, of, datum_of(of, name)) for name, of in kind.fields]
 
     def datum(value: Any) -> Any:
         key = as_object(value, "key", kind)
-        return {name: present(each(key.get(name)), name, of) for name, of, each in parts}
+        return {name: required(each(key.get(name)), name, of) for name, of, each in parts}
 
     return datum
 
@@ -272,7 +280,7 @@ class InJson:
         if schema not in self._converts:
             self._converts[schema] = _with_json(self._schemas.parsed(schema), {})
         convert = self._converts[schema]
-        return canonical.write(applied(convert, data))
+        return canonical.write(converted(convert, data))
 
 
 def _with_json(schema: Any, by_name: dict[str, Convert | None]) -> Convert | None:
@@ -287,13 +295,13 @@ def _with_json(schema: Any, by_name: dict[str, Convert | None]) -> Convert | Non
         return _decode
     match schema["type"]:
         case "array":
-            return each(_with_json(schema["items"], by_name), list)
+            return of_items(_with_json(schema["items"], by_name), list)
         case "map":
-            return each(_with_json(schema["values"], by_name), dict)
+            return of_items(_with_json(schema["values"], by_name), dict)
         case "record":
             converts = {f["name"]: _with_json(f["type"], by_name) for f in schema["fields"]}
             fields = [(name, convert) for name, convert in converts.items() if convert]
-            by_name[schema["name"]] = picked(None, fields)
+            by_name[schema["name"]] = of_record(None, fields)
             return by_name[schema["name"]]
     return None
 

@@ -241,12 +241,12 @@ def semantics_of(schema: Mapping[str, Any]) -> Meaning | None:
     return None
 
 
-def applied(convert: Convert | None, value: Any) -> Any:
+def converted(convert: Convert | None, value: Any) -> Any:
     """Convert a value, if there is a conversion."""
     return convert(value) if convert else value
 
 
-def after(first: Convert | None, second: Convert) -> Convert:
+def composed(first: Convert | None, second: Convert) -> Convert:
     """Compose two conversions."""
     return second if first is None else lambda value: second(first(value))
 
@@ -258,17 +258,19 @@ def either(first: Convert, second: Convert | None) -> Convert:
         try:
             return first(value)
         except _REFUSALS:
-            return applied(second, value)
+            return converted(second, value)
 
     return convert
 
 
 def unless(absent: Callable[[Any], bool], convert: Convert | None) -> Convert:
     """A conversion to UNSET for values that pass the test `absent`."""
-    return lambda value: UNSET if absent(value) else applied(convert, value)
+    return lambda value: UNSET if absent(value) else converted(convert, value)
 
 
-def picked(names: Sequence[str] | None, converts: Sequence[tuple[str, Convert]]) -> Convert | None:
+def of_record(
+    names: Sequence[str] | None, converts: Sequence[tuple[str, Convert]]
+) -> Convert | None:
     """The conversion of a record: its fields `names`, None for all, some of them converted."""
     if names is None and not converts:
         return None
@@ -288,7 +290,7 @@ def picked(names: Sequence[str] | None, converts: Sequence[tuple[str, Convert]])
     return record
 
 
-def each(convert: Convert | None, kind: type) -> Convert | None:
+def of_items(convert: Convert | None, kind: type) -> Convert | None:
     """The conversion of the items of a list, or of the values of a dict."""
     if convert is None:
         return None

@@ -51,10 +51,10 @@ from ikebana.codecs.row_images import (
     RowImage,
     RowImageCodec,
     RowImages,
-    damaged,
-    deleted,
-    moved,
+    damaged_decoder,
+    delete_changes,
     option,
+    update_changes,
 )
 from ikebana.codecs.sql_type import Decimal, parsed
 
@@ -79,7 +79,9 @@ class _Message(msgspec.Struct, gc=False):
 
 
 _message = canonical.decoder(_Message)
-_damaged = damaged(_Message, "database", "table", "pkNames", "sqlType", "mysqlType", "data")
+_damaged = damaged_decoder(
+    _Message, "database", "table", "pkNames", "sqlType", "mysqlType", "data"
+)
 _Conversion = Callable[[str], Any]
 _Types = tuple[dict[str, int | None], dict[str, str | None]]
 
@@ -160,7 +162,9 @@ class Canal(RowImageCodec):
     def _delete(self, image: RowImage, there: RowImage, names: Sequence[str]) -> Change:
         # TiCDC may write the key's columns alone.
         whole = self._before and not self._images.shows_key_alone(there, names)
-        return deleted(self._images.key(image, names), self._images.row(image) if whole else None)
+        return delete_changes(
+            self._images.key(image, names), self._images.row(image) if whole else None
+        )
 
     def _update(self, image: RowImage, old: RowImage, names: Sequence[str]) -> Sequence[Change]:
         key = self._images.key(image, names)
@@ -168,7 +172,7 @@ class Canal(RowImageCodec):
         old_image = {**image, **old}
         old_key = key if old.keys().isdisjoint(names) else self._images.key(old_image, names)
         before = self._images.row(old_image) if self._before else None
-        return moved(old_key, key, after, before, absent)
+        return update_changes(old_key, key, after, before, absent)
 
     def _after(self, image: RowImage) -> tuple[bytes, tuple[str, ...]]:
         return self._images.row(image), () if self._full else self._images.absent(image)

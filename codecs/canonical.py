@@ -128,7 +128,7 @@ def encode(data: Any) -> bytes:
     encoded = _encode(data)
     # The encoder writes null for a float that is not finite.
     if b"null" in encoded and not _finite(data):
-        encoded = _encode(spelled_out(data))
+        encoded = _encode(finite(data))
     if too_deep(encoded):
         raise ValueError("it is nested too deeply")
     try:
@@ -156,7 +156,7 @@ def _finite(data: Any) -> bool:
     return not isinstance(data, float) or math.isfinite(data)
 
 
-def spelled_out(data: Any) -> Any:
+def finite(data: Any) -> Any:
     """Data with texts in place of floats that are not finite.
 
     >>> spelled_out({"a": [1.5, float("-inf")]})
@@ -165,10 +165,10 @@ def spelled_out(data: Any) -> Any:
     if _finite(data):
         return data
     if isinstance(data, dict):
-        return {name: spelled_out(value) for name, value in data.items()}
+        return {name: finite(value) for name, value in data.items()}
     if isinstance(data, float):
         return spelling(data)
-    return [spelled_out(each) for each in data]
+    return [finite(each) for each in data]
 
 
 def canonical(message: bytes) -> bytes:
@@ -184,7 +184,7 @@ def canonical(message: bytes) -> bytes:
     try:
         return _encode(_decode(message))
     except REFUSALS as error:
-        raise refused("JSON", error) from None
+        raise decode_error("JSON", error) from None
 
 
 def canonical_many(messages: Sequence[bytes | str]) -> list[bytes]:
@@ -193,10 +193,10 @@ def canonical_many(messages: Sequence[bytes | str]) -> list[bytes]:
     try:
         return [encode(decode(message)) for message in messages]
     except REFUSALS as error:
-        raise refused("JSON", error) from None
+        raise decode_error("JSON", error) from None
 
 
-def completed(partial: bytes, whole: bytes, columns: Sequence[str]) -> bytes:
+def complete_object(partial: bytes, whole: bytes, columns: Sequence[str]) -> bytes:
     """Complete an object's canonical bytes by the `columns` of another object.
 
     >>> completed(b'{"a":1}', b'{"a":0,"b":2,"c":3}', ["b"])
@@ -220,7 +220,7 @@ def widened(row: bytes, like: bytes) -> bytes:
 
 
 def write(data: Any) -> bytes:
-    """Write data with canonical numbers, as `decoder` and `exact` return them.
+    """Write data with canonical numbers, as `decoder` and `canonical_number` return them.
 
     Structs become objects, without their UNSET fields.
     """
@@ -236,7 +236,7 @@ def key(row: Mapping[str, Any], columns: Sequence[str]) -> bytes:
     return _encode({name: row[name] for name in columns})
 
 
-def exact(value: Decimal) -> int | float | Decimal:
+def canonical_number(value: Decimal) -> int | float | Decimal:
     """Convert a decimal to its canonical form: an integer, else a short double, else itself.
 
     Raises:
@@ -254,7 +254,7 @@ def decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
     """Make a decoder of JSON messages into a msgspec type, with canonical numbers.
 
     Only the fields that a struct defines are decoded.  The decoder raises `REFUSALS`, which
-    `refused` turns into a DecodeError.
+    `decode_error` turns into a DecodeError.
     """
     return msgspec.json.Decoder(kind, float_hook=number).decode
 
@@ -265,7 +265,7 @@ REFUSALS = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
 FAULTS = (DecodeError, *REFUSALS)
 
 
-def refused(codec: str, error: Exception) -> DecodeError:
+def decode_error(codec: str, error: Exception) -> DecodeError:
     """Make a DecodeError of an exception of a decoder, without the payload."""
     match error:
         case DecodeError():
@@ -418,7 +418,7 @@ def projection(columns: Sequence[str]) -> Callable[[bytes], bytes]:
             canonical(message)
             if isinstance(error, msgspec.ValidationError):
                 return b"{}"
-            raise refused("JSON", error) from None
+            raise decode_error("JSON", error) from None
 
     return project
 

@@ -185,7 +185,7 @@ def decode(message: bytes | None) -> Cdcv2Message:
         # The error would quote the field's name, which is payload.
         if str(error).startswith("Object contains unknown field"):
             raise DecodeError("CDCv2", "an object has a field that it must not have") from None
-        raise canonical.refused("CDCv2", error) from None
+        raise canonical.decode_error("CDCv2", error) from None
     match data:
         case _Message(updates=list(updates), progress=UnsetType()):
             return checked_updates(

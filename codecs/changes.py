@@ -39,7 +39,14 @@ from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.debezium_rows import KeyDecoder, keys_in_json
 from ikebana.codecs.encodings import instant_of
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.row_images import RowImage, RowImages, Tables, deleted, moved, option
+from ikebana.codecs.row_images import (
+    RowImage,
+    RowImages,
+    Tables,
+    delete_changes,
+    option,
+    update_changes,
+)
 from ikebana.errors import ConfigError
 
 _NAME = "change"
@@ -153,7 +160,7 @@ class ChangesCodec:
             row = before or {}
             key_alone = self._images.shows_key_alone(row, self._needs.key)
             whole = None if key_alone else self._whole(before, {})
-            return [deleted(self._key(row, key, headers), whole)]
+            return [delete_changes(self._key(row, key, headers), whole)]
         if after is None:
             raise DecodeError(_NAME, f"field `{'.'.join(self._new)}` is null or missing")
         absent: tuple[str, ...] = ()
@@ -166,7 +173,7 @@ class ChangesCodec:
         if operation == "insert":
             return [Change("upsert", row_key, image)]
         old = row_key if before is None else self._key({**after, **before}, key, headers)
-        return moved(old, row_key, image, self._whole(before, after), absent)
+        return update_changes(old, row_key, image, self._whole(before, after), absent)
 
     def _operation(self, message: RowImage) -> str:
         """The operation of a message: a key of `WORDS`."""

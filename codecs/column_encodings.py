@@ -31,13 +31,13 @@ from ikebana.codecs.encodings import (
     Convert,
     decimal_of,
     duration,
-    expected,
     from_base64,
     from_bytes,
     iso_date,
+    or_unchanged,
     scale_of,
     structured,
-    tolerant,
+    unexpected_value,
     variable_decimal,
     zoned_time,
     zoned_timestamp,
@@ -179,12 +179,12 @@ def of_connect(schema: Schema | Mapping[str, Any], *, strict: bool = True) -> Co
         node = schema if isinstance(schema, Schema) else msgspec.convert(schema, Schema)
         return _of_node(node, strict=strict)
     except canonical.REFUSALS as error:
-        raise canonical.refused("schema", error) from None
+        raise canonical.decode_error("schema", error) from None
 
 
 def _of_node(node: Schema, *, strict: bool) -> Convert | None:
     convert = of_name(node.name, node.parameters, from_base64) or _of_parts(node, strict=strict)
-    return convert if strict or convert is None else tolerant(convert)
+    return convert if strict or convert is None else or_unchanged(convert)
 
 
 def _of_parts(node: Schema, *, strict: bool) -> Convert | None:
@@ -205,7 +205,7 @@ def _struct(fields: Mapping[str, Convert]) -> Convert:
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise expected("an object", value)
+            raise unexpected_value("an object", value)
         value.update({name: fields[name](value[name]) for name in fields if name in value})
         return value
 
@@ -217,7 +217,7 @@ def _array(items: Convert) -> Convert:
         if value is None:
             return None
         if not isinstance(value, list):
-            raise expected("an array", value)
+            raise unexpected_value("an array", value)
         return [items(item) for item in value]
 
     return convert
@@ -233,7 +233,7 @@ def _map(keys: Convert, values: Convert) -> Convert:
             return {name: values(item) for name, item in value.items()}
         if isinstance(value, list) and all(isinstance(x, list) and len(x) == 2 for x in value):
             return [[keys(key), values(item)] for key, item in value]
-        raise expected("an object or an array of pairs", value)
+        raise unexpected_value("an object or an array of pairs", value)
 
     return convert
 
@@ -311,7 +311,7 @@ def encodings(names: Mapping[str, str]) -> dict[str, Encoding]:
     }
 
 
-def bare(declared: Mapping[str, Encoding]) -> dict[str, Convert]:
+def bare_conversions(declared: Mapping[str, Encoding]) -> dict[str, Convert]:
     """The conversions of columns of messages without a schema."""
     return {name: each.convert for name, each in declared.items() if each.names is None}
 
@@ -400,7 +400,7 @@ def _json(value: Any) -> Any:
     except UnicodeError:
         reason = "it is not UTF-8"
     except canonical.REFUSALS as error:
-        reason = canonical.refused("value", error).reason
+        reason = canonical.decode_error("value", error).reason
     raise DecodeError("value", f"expected JSON, found another text: {reason}")
 
 
@@ -409,11 +409,11 @@ def _bytes_of(decode: Callable[[str], bytes], what: str) -> Convert:
         if value is None:
             return None
         if value.__class__ is not str:
-            raise expected(what, value)
+            raise unexpected_value(what, value)
         try:
             return b64encode(decode(value)).decode()
         except ValueError:
-            raise expected(what, value) from None
+            raise unexpected_value(what, value) from None
 
     return convert
 

@@ -52,7 +52,7 @@ from ikebana.codecs.debezium_rows import (
 )
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import ADDED_PREFIX
-from ikebana.codecs.row_images import deleted, moved
+from ikebana.codecs.row_images import delete_changes, update_changes
 from ikebana.errors import ConfigError
 
 try:
@@ -180,7 +180,7 @@ class Debezium:
             old_key = self._keys.of_row({**new.row, **old.row}) if keyed else new_key
             if self._before and self._is_whole(old, new, envelope):
                 before = self._image(old.row)
-        return moved(old_key, new_key, self._image(new.row), before, new.absent)
+        return update_changes(old_key, new_key, self._image(new.row), before, new.absent)
 
     def _delete(
         self, key: bytes | None, envelope: Envelope, plan: PayloadPlan
@@ -188,9 +188,9 @@ class Debezium:
         old = self._old_rows.read(envelope.before, plan) if self._old_rows else None
         old_key = self._keys.of_deleted(old.row if old else None, key)
         if not self._before or old is None or old.absent:
-            return [deleted(old_key, None)]
+            return [delete_changes(old_key, None)]
         there = old.document or self._is_row(envelope.before, old_key)
-        return [deleted(old_key, self._image(old.row) if there else None)]
+        return [delete_changes(old_key, self._image(old.row) if there else None)]
 
     def _is_row(self, before: Raw, key: bytes | None) -> bool:
         """Whether the image of a deleted row has columns, and more than the key if there are more.
@@ -364,7 +364,7 @@ class DebeziumFlat:
         if op == "d" or _is_deleted(row):
             whole = self._before and not absent and self._keys.columns_in(row)
             gone_key = self._keys.of_deleted(row, key)
-            return [deleted(gone_key, self._image(row) if whole else None)]
+            return [delete_changes(gone_key, self._image(row) if whole else None)]
         row_key = self._key(row, key)
         absent = tuple(name for name in absent if self._is_column(name))
         replaces = op == "u"

@@ -35,7 +35,7 @@ from ikebana.codecs.debezium_rows import (
     without_operation,
 )
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.row_images import deleted, moved
+from ikebana.codecs.row_images import delete_changes, update_changes
 
 # Marks an event with images that may lack columns; no field has this name.
 _MAY_LACK = ""
@@ -189,11 +189,11 @@ class DebeziumAvro:
                 if keyed:
                     old_key = self._keys.of_row({**row, **old})
                 before = self._whole(old, gone)
-        return moved(old_key, new_key, self._image(row), before, absent)
+        return update_changes(old_key, new_key, self._image(row), before, absent)
 
     def _delete(self, event: Row, key: bytes | None, headers: Headers) -> Sequence[Change]:
         old, gone = _without_absent(event, "before")
-        return [deleted(self._keys.of_deleted(old, key, headers), self._whole(old, gone))]
+        return [delete_changes(self._keys.of_deleted(old, key, headers), self._whole(old, gone))]
 
     def _whole(self, old: Row | None, gone: tuple[str, ...]) -> bytes | None:
         """Write the image of an old row; None if it is not read, or a column is unavailable."""
@@ -271,7 +271,7 @@ class CompiledAvro:
                 return ignored
             if old_key is None:
                 old_key = self._key_of(key, headers)
-            return [deleted(old_key, before)]
+            return [delete_changes(old_key, before)]
         if after is None or not (updates or op == b'"c"' or op == b'"r"'):
             return None
         if ignored := self._ignored(source):
@@ -281,7 +281,7 @@ class CompiledAvro:
         if not updates:
             before = None
         elif old_key is not None and old_key != new_key:
-            return moved(old_key, new_key, after, before, ())
+            return update_changes(old_key, new_key, after, before, ())
         return [Change("upsert", new_key, after, before, (), updates)]
 
     def _ignored(self, source: bytes | None) -> Ignored | None:

@@ -147,7 +147,7 @@ class PositionReader:
         try:
             event: _Event | None = self._opening.open(value)[0]
         except canonical.REFUSALS as error:
-            raise canonical.refused(VALUE, error) from None
+            raise canonical.decode_error(VALUE, error) from None
         if event is None or (source := event.source) is None:
             return None
         time, transaction, order = None, None, None
@@ -187,7 +187,7 @@ class Boundaries:
         try:
             record: _Record | None = self._opening.open(value)[0]
         except canonical.REFUSALS as error:
-            raise canonical.refused(BOUNDARY, error) from None
+            raise canonical.decode_error(BOUNDARY, error) from None
         if record is None:
             return None
         transaction, lsn = _split(BOUNDARY, "id", record.id)

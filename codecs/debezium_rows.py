@@ -25,7 +25,7 @@ from msgspec import Raw
 from ikebana.codecs import canonical
 from ikebana.codecs.canonical import FAULTS, is_exact, object_of
 from ikebana.codecs.change import Change, Headers, Ignored, Needs
-from ikebana.codecs.column_encodings import Schema, bare, encodings, of_columns
+from ikebana.codecs.column_encodings import Schema, bare_conversions, encodings, of_columns
 from ikebana.codecs.encodings import Convert, of_extended_json
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.row_images import require_bounded
@@ -233,7 +233,7 @@ class Rows:
         self._columns = None if columns is None else frozenset(columns)
         self._declared = encodings(declared)
         self._judges = judges
-        self.bare = self._plan(bare(self._declared))
+        self.bare = self._plan(bare_conversions(self._declared))
         """The conversions of columns of rows without a schema."""
         # The fields of a document of MongoDB are JSON, without encodings.
         assumed = {name for name, each in self._declared.items() if each.assumed}
@@ -322,7 +322,7 @@ class KeyDecoder:
             row = data if isinstance(data, dict) else {}
             return self.of_row(row) if self.columns_in(row) else None
         except FAULTS as error:
-            raise DecodeError(KEY, canonical.refused(KEY, error).reason) from None
+            raise DecodeError(KEY, canonical.decode_error(KEY, error).reason) from None
 
     def of_row(self, row: Row) -> bytes:
         """Make the key from the columns of a row."""
@@ -362,7 +362,7 @@ class KeyDecoder:
 
         To iterate over the rows may raise `FAULTS`.
         """
-        fault, row_key = canonical.refused(codec, error), None
+        fault, row_key = canonical.decode_error(codec, error), None
         with suppress(*FAULTS):
             row_key = self.of_kafka(key, headers)
         with suppress(*FAULTS):

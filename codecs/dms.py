@@ -37,9 +37,9 @@ from ikebana.codecs.row_images import (
     RowImage,
     RowImageCodec,
     RowImages,
-    deleted,
-    moved,
+    delete_changes,
     option,
+    update_changes,
 )
 from ikebana.errors import ConfigError
 
@@ -117,13 +117,13 @@ class Dms(RowImageCodec):
             # Both the old image and `data` may have only the key.
             row = {**data, **old}
             before = self._old_row(old) or self._deleted_row(data, message.data)
-            return [deleted(images.key(row, names), before)]
+            return [delete_changes(images.key(row, names), before)]
         key = images.key(data, names)
         after = images.row_with_nulls(data)
         if operation != "update":
             return [Change("upsert", key, after)]
         old_key = key if old.keys().isdisjoint(names) else images.key({**data, **old}, names)
-        return moved(old_key, key, after, self._old_row(old), ())
+        return update_changes(old_key, key, after, self._old_row(old), ())
 
     def _without_old(self, data: RowImage) -> tuple[RowImage, RowImage]:
         """Split `data` into the columns of the row, and the old ones, by their prefix."""

@@ -71,18 +71,18 @@ INFINITE_NANOS = {2**63 - 1: "infinity", -(2**63): "-infinity"}
 def from_base64(value: Any) -> bytes:
     """Decode bytes from a text of base64, as in JSON."""
     if value.__class__ is not str:
-        raise expected("base64 text", value)
+        raise unexpected_value("base64 text", value)
     try:
         return b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise expected("base64 text", value) from None
+        raise unexpected_value("base64 text", value) from None
 
 
 def from_bytes(value: Any) -> bytes:
     """Check that a value is bytes, as in Avro."""
     if isinstance(value, bytes):
         return value
-    raise expected("bytes", value)
+    raise unexpected_value("bytes", value)
 
 
 def scale_of(text: str) -> int | None:
@@ -91,7 +91,7 @@ def scale_of(text: str) -> int | None:
     return number if number in _SCALES else None
 
 
-def tolerant(convert: Convert) -> Convert:
+def or_unchanged(convert: Convert) -> Convert:
     """A conversion that leaves a value unchanged if `convert` cannot convert it."""
 
     def attempt(value: Any) -> Any:
@@ -103,7 +103,7 @@ def tolerant(convert: Convert) -> Convert:
     return attempt
 
 
-def expected(what: str, value: Any) -> DecodeError:
+def unexpected_value(what: str, value: Any) -> DecodeError:
     """The error of a value that is something else than expected."""
     return DecodeError("value", f"expected {what}, found {_TYPES.get(type(value), 'bytes')}")
 
@@ -124,7 +124,7 @@ def _integer(value: Any, what: str) -> int:
     # isinstance would accept True as a number of days.
     if value.__class__ is int and value in INTEGERS:
         return value
-    raise expected(what, value)
+    raise unexpected_value(what, value)
 
 
 def far_date(days: int) -> tuple[int, date]:
@@ -212,7 +212,7 @@ def _exact(digits: bytes, scale: int) -> int | float | Decimal:
     if 0 <= scale <= _EXACT_SCALE and -_EXACT_UNSCALED < unscaled < _EXACT_UNSCALED:
         quotient = unscaled / 10**scale
         return int(quotient) if quotient.is_integer() else quotient
-    return canonical.exact(Decimal(unscaled).scaleb(-scale, _WIDE))
+    return canonical.canonical_number(Decimal(unscaled).scaleb(-scale, _WIDE))
 
 
 _NUMBERS = (int, float, Decimal)
@@ -239,7 +239,7 @@ def variable_decimal(binary: Callable[[Any], bytes]) -> Convert:
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise expected("an object of scale and value", value)
+            raise unexpected_value("an object of scale and value", value)
         return _exact(binary(value.get("value")), _integer(value.get("scale"), "a scale"))
 
     return convert
@@ -248,7 +248,7 @@ def variable_decimal(binary: Callable[[Any], bytes]) -> Convert:
 def _matched(pattern: re.Pattern[str], value: Any, what: str) -> re.Match[str]:
     if value.__class__ is str and (match := pattern.fullmatch(value)):
         return match
-    raise expected(what, value)
+    raise unexpected_value(what, value)
 
 
 def _second(parts: Sequence[str]) -> tuple[int, str]:
@@ -282,7 +282,7 @@ def zoned_timestamp(value: Any, zone: str = "Z") -> str | None:
     try:
         first = date(near + 1, int(month), int(day)).toordinal() + cycles * _CYCLE_DAYS
     except ValueError:
-        raise expected(what, value) from None
+        raise unexpected_value(what, value) from None
     days, second = divmod(second, _DAY)
     return f"{_day(first + days - _EPOCH_DAY)}T{clock(second)}{fraction}{zone}"
 
@@ -419,7 +419,7 @@ def structured(value: Any) -> str | None:
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise expected("an object of the parts of a time", value)
+        raise unexpected_value("an object of the parts of a time", value)
     if (infinite := value.get("specialValue")) is not None and infinite in _SPECIAL:
         return _SPECIAL[infinite]
     if "years" in value:
@@ -446,7 +446,7 @@ def _part(value: Mapping[str, Any], name: str) -> int:
         return 0
     if part.__class__ is int and part in INTEGERS:
         return part
-    raise expected("an object of the parts of a time", part)
+    raise unexpected_value("an object of the parts of a time", part)
 
 
 def _structured_date(value: Mapping[str, Any]) -> str:

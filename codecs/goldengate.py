@@ -37,10 +37,10 @@ from ikebana.codecs.row_images import (
     RowImage,
     RowImageCodec,
     RowImages,
-    damaged,
-    deleted,
-    moved,
+    damaged_decoder,
+    delete_changes,
     option,
+    update_changes,
 )
 from ikebana.errors import ConfigError
 
@@ -64,7 +64,7 @@ class _Message(msgspec.Struct, gc=False):
 
 
 _message = canonical.decoder(_Message)
-_damaged = damaged(_Message, "table", "primary_keys", "before", "after")
+_damaged = damaged_decoder(_Message, "table", "primary_keys", "before", "after")
 
 
 class GoldenGate(RowImageCodec):
@@ -110,7 +110,7 @@ class GoldenGate(RowImageCodec):
         if operation == "delete":
             if before is None:
                 raise DecodeError(_NAME, "field `before` is missing")
-            return [deleted(images.key(before, names), self._old(before, not_before))]
+            return [delete_changes(images.key(before, names), self._old(before, not_before))]
         after, not_after = self._image(message.after, self._read, marked=marked)
         if after is None:
             raise DecodeError(_NAME, "field `after` is missing")
@@ -122,7 +122,7 @@ class GoldenGate(RowImageCodec):
         old_key = images.key({**after, **before}, names) if before else key
         absent = self._absent(before, after, not_after)
         old = self._old(before, not_before, more_than=after)
-        return moved(old_key, key, images.row(after), old, absent)
+        return update_changes(old_key, key, images.row(after), old, absent)
 
     def _image(
         self, raw: msgspec.Raw, read: Callable[[msgspec.Raw], RowImage], *, marked: bool

@@ -39,7 +39,7 @@ from ikebana.codecs.output_messages import (
     Writers,
     as_object,
     datum_of,
-    present,
+    required,
 )
 from ikebana.codecs.sql_type import JSON, Array, List, Map, Scalar, SqlType, Struct
 from ikebana.codecs.sql_type import Decimal as DecimalType
@@ -136,9 +136,9 @@ def writers(shape: OutputShape) -> Writers:
     def key_of(message: bytes) -> bytes:
         value = key(_decode(message))
         for name, kind in parts:
-            present(value.get(name), name, kind)
+            required(value.get(name), name, kind)
         if not of_json:
-            present(value, "key", shape.key_type)
+            required(value, "key", shape.key_type)
         return canonical.encode(value)
 
     def value_of(message: bytes) -> bytes:
@@ -200,7 +200,7 @@ def _finite(value: Any, datum: float, path: str, kind: SqlType) -> Any:
 
 def _number(value: Any, _: Any) -> Any:
     """A number that may be written as a text."""
-    return canonical.exact(Decimal(value)) if isinstance(value, str) else value
+    return canonical.canonical_number(Decimal(value)) if isinstance(value, str) else value
 
 
 _decode = canonical.decoder(Any)

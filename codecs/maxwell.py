@@ -30,10 +30,10 @@ from ikebana.codecs.row_images import (
     RowImage,
     RowImageCodec,
     RowImages,
-    damaged,
-    deleted,
-    moved,
+    damaged_decoder,
+    delete_changes,
     option,
+    update_changes,
 )
 from ikebana.errors import ConfigError
 
@@ -56,7 +56,7 @@ class _Message(msgspec.Struct, gc=False):
 
 _NONE: tuple[str, ...] = ()
 _message = canonical.decoder(_Message)
-_damaged = damaged(_Message, "database", "table", "primary_key_columns", "data")
+_damaged = damaged_decoder(_Message, "database", "table", "primary_key_columns", "data")
 
 
 class Maxwell(RowImageCodec):
@@ -113,7 +113,7 @@ class Maxwell(RowImageCodec):
                 images.names_of(message.data), names
             )
             whole = self._before and not key_alone
-            return [deleted(key, self._row(data) if whole else None)]
+            return [delete_changes(key, self._row(data) if whole else None)]
         after, absent = self._row(data), _NONE
         if not self._full and kind != "bootstrap-insert":
             absent = images.absent(data)
@@ -127,7 +127,7 @@ class Maxwell(RowImageCodec):
             old = images.read_key(message.old)
         if not old.keys().isdisjoint(names):
             old_key = images.key({**data, **old}, names)
-        return moved(old_key, key, after, before, absent)
+        return update_changes(old_key, key, after, before, absent)
 
     def _row(self, data: RowImage) -> bytes:
         return self._images.row(data) if self._nulls else self._images.row_with_nulls(data)

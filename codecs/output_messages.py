@@ -141,7 +141,7 @@ class MisfitError(Exception):
         super().__init__(f'column "{path}" is not of type {kind}')
 
 
-def present(value: Any, path: str, kind: SqlType) -> Any:
+def required(value: Any, path: str, kind: SqlType) -> Any:
     """A value that must not be null, such as a part of a key.  Raises: MisfitError."""
     if value is None:
         raise MisfitError(path, f"{kind} without null")

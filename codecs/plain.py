@@ -12,7 +12,7 @@ from typing import Any, Literal
 from ikebana.codecs import canonical
 from ikebana.codecs.canonical import projection
 from ikebana.codecs.change import Change, Headers, Needs
-from ikebana.codecs.column_encodings import bare, encodings
+from ikebana.codecs.column_encodings import bare_conversions, encodings
 from ikebana.codecs.errors import DecodeError
 
 try:
@@ -102,7 +102,7 @@ def _canonical_many() -> Callable[[Sequence[bytes]], list[bytes]]:
 
 def _encoded(value: Callable[[bytes], bytes], needs: Needs) -> Callable[[bytes], bytes]:
     """A decoder of a row by `value`, and then of its columns by their declared encodings."""
-    declared = bare(encodings(needs.encodings))
+    declared = bare_conversions(encodings(needs.encodings))
 
     def decode(message: bytes) -> bytes:
         row = _decode(text := value(message))
@@ -161,7 +161,7 @@ class KeyedUpserts(ABC):
         try:
             return self._decoded_key(key, headers)
         except canonical.REFUSALS as error:
-            raise canonical.refused(self._key_codec, error) from None
+            raise canonical.decode_error(self._key_codec, error) from None
 
     @abstractmethod
     def _decoded_key(self, key: bytes, headers: Headers) -> bytes:

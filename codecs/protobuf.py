@@ -360,7 +360,7 @@ def _time_of_day(message: Any) -> Any:
 def _decimal(message: Any) -> Any:
     unscaled = int.from_bytes(message.value, "big", signed=True)
     digits = tuple(map(int, str(abs(unscaled))))
-    return canonical.exact(Decimal((int(unscaled < 0), digits, -message.scale)))
+    return canonical.canonical_number(Decimal((int(unscaled < 0), digits, -message.scale)))
 
 
 def _length(message: Any) -> Any:
@@ -434,7 +434,7 @@ class ProtobufUpserts(KeyedUpserts):
                 row_key = self._images.key(data, self._key_columns)
             return Change("upsert", row_key, self._images.row(self._images.converted(data)))
         except canonical.FAULTS as error:
-            fault = canonical.refused("Protobuf value", error)
+            fault = canonical.decode_error("Protobuf value", error)
             raise DecodeError(fault.codec, fault.reason, key=row_key) from None
 
     def _decoded_key(self, key: bytes, headers: Headers) -> bytes:

@@ -40,7 +40,7 @@ from ikebana.codecs.output_messages import (
     as_object,
     datum_of,
     has_names,
-    present,
+    required,
 )
 from ikebana.codecs.protobuf import (
     DATE,
@@ -267,7 +267,7 @@ def writers(shape: OutputShape) -> Writers:
             value = canonical.encode(value).decode()
         fields = as_object(value, "key", shape.key_type) if is_record else {key[0][0]: value}
         for name, kind, _ in key:
-            present(fields.get(name), name, kind)
+            required(fields.get(name), name, kind)
         return _written(of_key, key, fields)
 
     def value_of(message: bytes) -> bytes:
@@ -334,7 +334,7 @@ def _list(name: str, of: SqlType, path: str, kind: SqlType) -> Set:
         if not isinstance(value, list):
             raise MisfitError(path, kind)
         for item in value:
-            add(getattr(message, name), present(item, path, kind))
+            add(getattr(message, name), required(item, path, kind))
 
     return put
 
@@ -358,7 +358,7 @@ def _map(name: str, of: SqlType, path: str, kind: SqlType) -> Set:
     def put(message: Any, value: Any) -> None:
         entries = getattr(message, name)
         for each, item in as_object(value, path, kind).items():
-            present(item, path, kind)
+            required(item, path, kind)
             if make is None:
                 _fill(entries[each], setters, as_object(item, path, of))
             elif _form(of).path:

@@ -21,7 +21,7 @@ import msgspec
 from ikebana.codecs import canonical
 from ikebana.codecs.canonical import is_exact, object_of, require_readable
 from ikebana.codecs.change import Change, DeclaredColumns, Headers, Ignored, Needs
-from ikebana.codecs.column_encodings import bare, encodings
+from ikebana.codecs.column_encodings import bare_conversions, encodings
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
 
@@ -72,7 +72,7 @@ class RowImages:
         """The columns with values that are used, None for all."""
         self._converts = {
             name: convert
-            for name, convert in bare(encodings(needs.encodings)).items()
+            for name, convert in bare_conversions(encodings(needs.encodings)).items()
             if self.to_convert is None or name in self.to_convert
         }
         # Whether a decoded image has only columns that are read.
@@ -246,12 +246,12 @@ def option(needs: Needs, name: str, *choices: str) -> str:
     return value
 
 
-def deleted(key: bytes | None, before: bytes | None) -> Change:
+def delete_changes(key: bytes | None, before: bytes | None) -> Change:
     """Make the delete of a row."""
     return Change("delete", key, None, before, replaces=True)
 
 
-def moved(
+def update_changes(
     old_key: bytes | None,
     key: bytes | None,
     after: bytes,
@@ -265,10 +265,10 @@ def moved(
     """
     if old_key == key:
         return [Change("upsert", key, after, before, absent, replaces=True)]
-    return [deleted(old_key, before), Change("upsert", key, after, None, absent)]
+    return [delete_changes(old_key, before), Change("upsert", key, after, None, absent)]
 
 
-def damaged(message: type[msgspec.Struct], *fields: str) -> Callable[[bytes], Any]:
+def damaged_decoder(message: type[msgspec.Struct], *fields: str) -> Callable[[bytes], Any]:
     """Make a decoder of the fields that the row's key needs, if others are damaged."""
     parts: list[tuple[str, Any, Any]] = [
         (field.name, msgspec.Raw, field.default)
@@ -312,7 +312,7 @@ class RowImageCodec:
             require_readable(value)
             return self._decode(value)
         except canonical.FAULTS as error:
-            reason = canonical.refused(self.name, error).reason
+            reason = canonical.decode_error(self.name, error).reason
         try:
             readable = self._readable_key(value)
         except canonical.FAULTS:

@@ -91,7 +91,7 @@ _READABLE: Mapping[pa.DataType, tuple[int, int]] = {
 }
 
 
-def delivered(kind: SqlType) -> SqlType:
+def delivered_type(kind: SqlType) -> SqlType:
     """The type as which a type is delivered.
 
     >>> str(delivered(parsed("STRUCT(a UBIGINT, b UUID[])")))
@@ -101,11 +101,11 @@ def delivered(kind: SqlType) -> SqlType:
         case Enum():
             return Scalar("VARCHAR")
         case List(of) | Array(of):
-            return List(delivered(of))
+            return List(delivered_type(of))
         case Map(key, value):
-            return Map(delivered(key), delivered(value))
+            return Map(delivered_type(key), delivered_type(value))
         case Struct(fields):
-            return Struct(tuple((name, delivered(of)) for name, of in fields))
+            return Struct(tuple((name, delivered_type(of)) for name, of in fields))
         case Scalar(name):
             return _OTHERS.get(name, kind)
     return kind
@@ -117,7 +117,7 @@ def arrow_type(kind: SqlType) -> pa.DataType:
     >>> str(arrow_type(parsed("MAP(VARCHAR, HUGEINT[])")))
     'map<string, list<element: decimal128(38, 0)>>'
     """
-    match delivered(kind):
+    match delivered_type(kind):
         case Scalar(name):
             return _ARROW[name]
         case Decimal(width, scale):
@@ -259,7 +259,7 @@ class Typing:
             return f"c{at}"
         kind = self._columns[at].kind
         read = from_json(f"c{at}", str(kind))
-        target = delivered(kind)
+        target = delivered_type(kind)
         return read if target == kind else f"CAST({read} AS {target})"
 
     def _refused(self, arriving: pa.Table, error: duckdb.Error) -> SourceError:
@@ -278,7 +278,7 @@ class Typing:
 
 
 def _as_other(kind: SqlType) -> str:
-    return "" if delivered(kind) == kind else f" that fits {delivered(kind)}"
+    return "" if delivered_type(kind) == kind else f" that fits {delivered_type(kind)}"
 
 
 def is_readable(column: pa.Array) -> bool:

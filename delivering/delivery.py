@@ -22,7 +22,7 @@ from ikebana.delivering.sink import Batch, Sink, TargetTable
 from ikebana.delivering.spool import MOST_BYTES, Spooled, SpoolKeeper
 from ikebana.errors import AwayError
 from ikebana.processor.base.log_lines import note
-from ikebana.processor.base.processes import AttemptFailed, Restarts, persistently
+from ikebana.processor.base.processes import AttemptFailed, Restarts, with_restarts
 from ikebana.processor.base.texts import EPOCH_MS
 from ikebana.processor.kafka import following, reading_rights
 from ikebana.processor.watching.monitor import scraped
@@ -106,7 +106,7 @@ class Delivery:
             FencedError: a newer instance of the sink has taken over.
             SourceError: a topic cannot be read on, or has values that a table cannot take.
         """
-        persistently(self._attempt, Restarts(_RESTARTS), self, self._tell)
+        with_restarts(self._attempt, Restarts(_RESTARTS), self, self._tell)
 
     def stop(self) -> None:
         """End after the batch that is being applied; from any thread."""

@@ -24,7 +24,7 @@ from ikebana.delivering.lake import (
     Mark,
     TableChanges,
     refuse_rows,
-    widened,
+    with_all_columns,
 )
 from ikebana.delivering.sink import VALID_TO, TargetTable
 from ikebana.processor.authoring.deliver_part import DeltaPart
@@ -166,7 +166,7 @@ class DeltaLakeTable:
 
 def _operation(rows: pa.RecordBatch, op: int, schema: pa.Schema) -> pa.RecordBatch:
     """Rows with all columns, and the operation to do with them."""
-    columns = widened(rows, schema)
+    columns = with_all_columns(rows, schema)
     columns[-1] = pa.array([op] * rows.num_rows, pa.int8())
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

@@ -56,9 +56,9 @@ from ikebana.delivering.lake import (
     LakeSink,
     Mark,
     TableChanges,
-    filled,
+    full_tables,
     refuse_rows,
-    widened,
+    with_all_columns,
 )
 from ikebana.delivering.sink import VALID_TO, TargetTable
 from ikebana.errors import ConfigError
@@ -220,8 +220,10 @@ class IcebergTable:
         stay = (changes.left(self._read(task)) for task in replaced)
         tables = chain(stay, (pa.Table.from_batches([rows]) for rows in changes.added()))
         commit, numbers = uuid4(), count()
-        whole = (pa.Table.from_arrays(widened(rows, schema), schema=schema) for rows in tables)
-        for rows in filled(whole):
+        whole = (
+            pa.Table.from_arrays(with_all_columns(rows, schema), schema=schema) for rows in tables
+        )
+        for rows in full_tables(whole):
             yield from _dataframe_to_data_files(
                 self._table.metadata, rows, self._table.io, commit, numbers
             )

@@ -508,7 +508,7 @@ def _unfit(table: TargetTable, why: str) -> ConfigError:
     )
 
 
-def widened(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> list[pa.Array]:
+def with_all_columns(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> list[pa.Array]:
     """The columns of a schema; columns that the rows lack are null."""
     names = set(rows.schema.names)
     return [
@@ -519,7 +519,7 @@ def widened(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> list[pa.Array
     ]
 
 
-def filled(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def full_tables(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Put tables together until they fill a file."""
     some: list[pa.Table] = []
     for table in tables:

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ikebana.delivering.lake import ConflictError, LakeSink, Mark, TableChanges, filled
+from ikebana.delivering.lake import ConflictError, LakeSink, Mark, TableChanges, full_tables
 from ikebana.delivering.sink import TIME, TargetTable
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.deliver_part import ParquetPart
@@ -134,7 +134,7 @@ class ParquetTable:
     def _written(self, changes: TableChanges, upper: int) -> Iterator[str]:
         """Write files; yield their names."""
         commit = f"{upper:020d}-{uuid4().hex[:8]}"
-        tables = filled(pa.Table.from_batches([rows]) for rows in changes.added())
+        tables = full_tables(pa.Table.from_batches([rows]) for rows in changes.added())
         parts = enumerate(part for rows in tables for part in self._parts(rows))
         for number, (day, rows) in parts:
             name = f"{day}{commit}-{number:03d}"

@@ -23,7 +23,7 @@ from ikebana.codecs.formats import OUTPUT_FORMATS
 from ikebana.errors import ConfigError
 from ikebana.processor.base.processes import Closes, uncollected
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.base.texts import instead
+from ikebana.processor.base.texts import suggestion
 from ikebana.processor.kafka import following, reading_rights
 from ikebana.processor.kafka.following import ClosedTimes, Following, Piece, Resume, Since
 from ikebana.processor.linear.settled import TextOrTexts, texts
@@ -342,9 +342,9 @@ def _formats(
         if form not in OUTPUT_FORMATS:
             raise ConfigError(
                 f'cannot follow "{name}": a reader knows no format "{form}"'
-                f"{instead(form, OUTPUT_FORMATS)}"
+                f"{suggestion(form, OUTPUT_FORMATS)}"
             )
-        if resumes and not following.goes_on(form):
+        if resumes and not following.can_go_on(form):
             raise ConfigError(
                 f'cannot resume "{name}": in the format {form} the old value of a key is in an '
                 "earlier message, which may be gone",

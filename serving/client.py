@@ -19,7 +19,7 @@ from ikebana.serving.parameters import (
     CollectionsAnswer,
     NewestAnswer,
     SqlQuery,
-    asked,
+    request_parameters,
 )
 from ikebana.serving.reads import CollectionInfo, OfThreads, Reads, Result, WaitedError
 from ikebana.serving.view import UnknownCollectionError, UnreadableTimeError
@@ -83,7 +83,7 @@ class Connection(Reads):
         path = operation.path
         if (name := arguments.pop("name", None)) is not None:
             path = path.replace("{name}", urllib.parse.quote(name, safe=""))
-        fields = asked(operation.takes, arguments)
+        fields = request_parameters(operation.takes, arguments)
         if operation.method == "POST":
             answer = self._request("POST", path, json.dumps(fields).encode())
         else:
@@ -96,7 +96,7 @@ class Connection(Reads):
         return [each.collection for each in answer.collections]
 
     def sql(self, query: str, *, as_of: int | None = None) -> pa.Table:
-        body = json.dumps(asked(SqlQuery, {"query": query, "as_of": as_of})).encode()
+        body = json.dumps(request_parameters(SqlQuery, {"query": query, "as_of": as_of})).encode()
         body = self._request("POST", f"{V1}/sql", body, accept=ARROW)
         return pa.ipc.open_stream(body).read_all()
 

@@ -14,7 +14,7 @@ from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import DatabaseReader
 from ikebana.errors import ConfigError
 from ikebana.serving.layout import Meta
-from ikebana.serving.reads import LocalReads, OfThreads, unknown
+from ikebana.serving.reads import LocalReads, OfThreads, unknown_collection
 from ikebana.serving.view import ArrangementView, read_meta, unreadable
 
 # RocksDB's file with the id of a database; a rebuilt database has another id.
@@ -73,7 +73,7 @@ class _Folder:
     def _reader(self, name: str) -> "_Reader":
         # Only names that are there: a name of a client never becomes a path.
         if name not in (names := self.names()):
-            raise unknown(name, names)
+            raise unknown_collection(name, names)
         return _Reader(self._path / name, self._refresh_s)
 
 

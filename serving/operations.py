@@ -26,7 +26,7 @@ from ikebana.processor.watching.console import (
 )
 from ikebana.processor.watching.guard import Grant, problem
 from ikebana.serving import parameters, reads, sql, wire
-from ikebana.serving.parameters import READS, V1, Nothing, Operation, answered, time_of
+from ikebana.serving.parameters import READS, V1, Nothing, Operation, answer_part, time_of
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.reads import TooLargeError, WaitedError
 from ikebana.serving.service import Service, copies_read
@@ -235,7 +235,7 @@ class Api:
             try:
                 await asyncio.wait_for(change.wait(), max(0, left))
             except TimeoutError:
-                raise reads.waited(until, asked.timeout, upper) from None
+                raise reads.not_closed_in_time(until, asked.timeout, upper) from None
 
     async def history(self, _: str, __: Nothing) -> Answer:
         """Show how lag and updates have been in the last hour, a sample every five seconds."""
@@ -282,7 +282,7 @@ def _reading(read: Callable[..., Any]) -> tuple[Operation, Handler]:
             # In another thread, so that it does not hold up shorter ones.
             result = await asyncio.to_thread(read, api.views, **arguments)
         write = wire.writer(getattr(asked, "encoding", "json"))
-        fields = {part: answered(each, write) for part, each in result._asdict().items()}
+        fields = {part: answer_part(each, write) for part, each in result._asdict().items()}
         rows, updates = getattr(result, "rows", None), getattr(result, "updates", None)
         if isinstance(result, reads.KeyState):
             rows = [ViewRow(result.key, result.values)]

@@ -1,8 +1,8 @@
 """The reads over HTTP: their routes, the types of their parameters and of their answers.
 
 From these types requests are checked, and the OpenAPI document is made.  The parameters of a read
-give its `arguments`, and an answer its `result`, as `serving.reads` has them; `asked` and
-`answered` are the other way.
+give its `arguments`, and an answer its `result`, as `serving.reads` has them;
+`request_parameters` and `answer_part` are the other way.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,13 +23,13 @@ from ikebana.serving.wire import (
     CountChange,
     KeyValues,
     Value,
-    based,
     change,
-    debased,
     encode,
+    from_base64,
+    from_own_base64,
     key_bytes,
     key_values,
-    unbased,
+    to_base64,
 )
 
 MOST_KEYS = 10_000
@@ -75,7 +75,7 @@ class Get(Read, kw_only=True):
 
     def arguments(self) -> dict[str, Any]:
         if self.key_base64 is not None:
-            key = unbased(self.key_base64, "key_base64")
+            key = from_base64(self.key_base64, "key_base64")
         elif self.key is not None:
             key = key_bytes(self.key)
         else:
@@ -91,7 +91,7 @@ class GetMany(Read, kw_only=True):
 
     def arguments(self) -> dict[str, Any]:
         keys = [canonical(encode(key)) for key in self.keys]
-        keys += [unbased(key, "keys_base64") for key in self.keys_base64]
+        keys += [from_base64(key, "keys_base64") for key in self.keys_base64]
         return {"keys": keys, **Read.arguments(self)}
 
 
@@ -223,8 +223,8 @@ class GetAnswer(msgspec.Struct):
 
     def result(self) -> reads.KeyState:
         """Return what was read, if it was asked for in base64."""
-        values = {debased(each["value"]): each["count"] for each in self.values}
-        return reads.KeyState(self.as_of, debased(self.key), values)
+        values = {from_own_base64(each["value"]): each["count"] for each in self.values}
+        return reads.KeyState(self.as_of, from_own_base64(self.key), values)
 
 
 class GetManyAnswer(msgspec.Struct):
@@ -302,7 +302,7 @@ def time_of(text: str | None, what: str) -> int | None:
         ) from error
 
 
-def asked(takes: type[Nothing], arguments: Mapping[str, Any]) -> dict[str, Any]:
+def request_parameters(takes: type[Nothing], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of a request for a read with these arguments, in base64."""
     fields: dict[str, Any] = {}
     for name, value in arguments.items():
@@ -311,11 +311,11 @@ def asked(takes: type[Nothing], arguments: Mapping[str, Any]) -> dict[str, Any]:
                 continue
             case Bounds():
                 bounds = {each: at for each, at in value._asdict().items() if at is not None}
-                fields |= {f"{each}_base64": based(at) for each, at in bounds.items()}
+                fields |= {f"{each}_base64": to_base64(at) for each, at in bounds.items()}
             case bytes():
-                fields[f"{name}_base64"] = based(value)
+                fields[f"{name}_base64"] = to_base64(value)
             case [bytes(), *_]:
-                fields[f"{name}_base64"] = [*map(based, value)]
+                fields[f"{name}_base64"] = [*map(to_base64, value)]
             case int():
                 fields[name] = str(value)
             case _:
@@ -325,7 +325,7 @@ def asked(takes: type[Nothing], arguments: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def answered(result: Any, write: Callable[[bytes], Any]) -> Any:
+def answer_part(result: Any, write: Callable[[bytes], Any]) -> Any:
     """Write what was read, or a part of it, as answers have it."""
     match result:
         case bytes():
@@ -337,7 +337,7 @@ def answered(result: Any, write: Callable[[bytes], Any]) -> Any:
         case dict():
             return [Value(write(value), count) for value, count in result.items()]
         case list():
-            return [answered(each, write) for each in result]
+            return [answer_part(each, write) for each in result]
         case _:
             return result
 
@@ -406,5 +406,5 @@ READS: Mapping[Callable[..., Any], Operation] = {
 
 def _bound(text: str | None, in_base64: str | None, what: str) -> bytes | None:
     if in_base64 is not None:
-        return unbased(in_base64, f"{what}_base64")
+        return from_base64(in_base64, f"{what}_base64")
     return None if text is None else text.encode()

@@ -27,7 +27,7 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.watching.guard import Grant
 from ikebana.serving import layout
 from ikebana.serving.layout import CollectionSize, Meta, Shape, StoredTotals, ValueCounts
-from ikebana.serving.reads import unknown, unplaced
+from ikebana.serving.reads import no_token, unknown_collection
 from ikebana.serving.service import CollectionProgress, Service
 from ikebana.serving.view import (
     MOST_PAGE_BYTES,
@@ -60,7 +60,7 @@ class Permitted:
 
     def view(self, name: str) -> CollectionView:
         if not self._grant.sees(name):
-            raise unknown(name, self.names())
+            raise unknown_collection(name, self.names())
         whole = self._service.view(name)
         columns = self._grant.columns(name)
         return whole if columns is None else ColumnsView(whole, columns, self._places)
@@ -68,7 +68,7 @@ class Permitted:
     def standing(self, name: str) -> CollectionProgress:
         """Return the progress of a collection that the reader may see."""
         if not self._grant.sees(name):
-            raise unknown(name, self.names())
+            raise unknown_collection(name, self.names())
         return self._service.standing(name)
 
     def pause(self, seconds: float) -> None:
@@ -173,7 +173,7 @@ class ColumnsView:
         return UpdatePage(updates, page.then)
 
     def _value(self, value: bytes) -> bytes:
-        return shown(value, self.columns)
+        return permitted_fields(value, self.columns)
 
     def _shown(self, state: Mapping[bytes, int]) -> ValueCounts:
         counts: ValueCounts = {}
@@ -191,7 +191,7 @@ class ColumnsView:
         try:
             (number,) = _number.unpack(begin[len(_KEYLESS) :])
         except struct.error as error:
-            raise unplaced() from error
+            raise no_token() from error
         return number, self.places.get((self.whole.meta.topic, time, number))
 
     def _then(self, time: int, number: int, subject: bytes) -> bytes:
@@ -199,7 +199,7 @@ class ColumnsView:
         return _KEYLESS + _number.pack(number)
 
 
-def shown(value: bytes, columns: frozenset[str]) -> bytes:
+def permitted_fields(value: bytes, columns: frozenset[str]) -> bytes:
     """Return a value with some fields only; `{}` if it is no JSON object.
 
     >>> shown(b'{"id":1,"name":"x","pay":1.50}', frozenset({"id", "pay"}))

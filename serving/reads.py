@@ -214,7 +214,7 @@ def changes(
         same_topic(view, place.topic)
         (above, upto), begin = place.times, place.part
         if not (above < begin[0] <= upto and 0 <= begin[1] <= _MOST_PARTS):
-            raise unplaced()
+            raise no_token()
     view.check(above)
     upto = _time(view, upto)
     updates = view.changes(above, upto, begin, max(1, min(limit, MOST_ROWS)), MOST_PAGE_BYTES)
@@ -373,7 +373,7 @@ class LocalReads(Reads):
             if upper > time:
                 return common_newest(views)
             if (left := deadline - monotonic()) <= 0:
-                raise waited(time, timeout, upper)
+                raise not_closed_in_time(time, timeout, upper)
             self._views.pause(left)
 
     def close(self) -> None:
@@ -393,7 +393,7 @@ def info(view: CollectionView) -> CollectionInfo:
     )
 
 
-def waited(time: int, timeout: float, upper: int) -> WaitedError:
+def not_closed_in_time(time: int, timeout: float, upper: int) -> WaitedError:
     """Make the error for a time that was not closed in time."""
     return WaitedError(
         f"waited {timeout:g} s for time {time} to be closed: the frontier is {upper}",
@@ -401,7 +401,9 @@ def waited(time: int, timeout: float, upper: int) -> WaitedError:
     )
 
 
-def unknown(name: str, names: Mapping[str, object] | Sequence[str]) -> UnknownCollectionError:
+def unknown_collection(
+    name: str, names: Mapping[str, object] | Sequence[str]
+) -> UnknownCollectionError:
     """Make the error for a name that no collection has."""
     return UnknownCollectionError(
         f'there is no collection "{name}"{hint(name, list(names))}',
@@ -467,10 +469,10 @@ def _place(text: str) -> Place:
     try:
         return read_token(text, Place)
     except ValueError as error:
-        raise unplaced() from error
+        raise no_token() from error
 
 
-def unplaced() -> ConfigError:
+def no_token() -> ConfigError:
     """Make the error for a text that is no token."""
     return ConfigError("cannot read a page: its token is none that was given out")
 

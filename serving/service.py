@@ -27,7 +27,7 @@ from ikebana.processor.kafka.following import ClosedTimes, Following, Resume
 from ikebana.serving import layout
 from ikebana.serving.aligned import OpenTopic
 from ikebana.serving.arrangement import Closed, Retention, ServedArrangement
-from ikebana.serving.reads import unknown
+from ikebana.serving.reads import unknown_collection
 from ikebana.serving.view import ArrangementView
 
 _ASK_EVERY_S = 0.05
@@ -112,7 +112,7 @@ class Service:
     def view(self, name: str) -> ArrangementView:
         followed = self._followed.get(name)
         if followed is None:
-            raise unknown(name, self.names())
+            raise unknown_collection(name, self.names())
         return followed.view()
 
     def standing(self, name: str) -> CollectionProgress:
@@ -192,7 +192,7 @@ class _Followed:
         self._updates = self._batches = 0
         self._caught_up: float | None = None
         self._size = 0
-        if options.rebuild or not following.goes_on(form):
+        if options.rebuild or not following.can_go_on(form):
             _discarded(self._path)
         self._arrangement = self._opened()
 

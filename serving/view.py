@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from ikebana.arrangements.rocks import LocalDamageError, after
+from ikebana.arrangements.rocks import LocalDamageError, prefix_end
 from ikebana.arrangements.shared_rocks import DatabaseView, EntryIterator
 from ikebana.codecs.diff import Times
 from ikebana.errors import IkebanaError
@@ -107,7 +107,7 @@ class Bounds(NamedTuple):
         if self == Bounds():
             return b"", None
         lower = layout.subject(self.prefix or b"")
-        upper = after(lower)
+        upper = prefix_end(lower)
         if self.start is not None:
             lower = max(lower, layout.subject(self.start))
         if self.end is not None:

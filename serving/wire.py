@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 
 from ikebana.arrangements.update import pieces
-from ikebana.codecs.canonical import canonical, spelled_out
+from ikebana.codecs.canonical import canonical, finite
 from ikebana.codecs.encodings import INTEGERS, clock, far_date
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
@@ -55,8 +55,8 @@ class KeyValues(msgspec.Struct):
 
     def row(self) -> ViewRow:
         """Return the row, if it was written in base64."""
-        values = {debased(each.value): each.count for each in self.values}
-        return ViewRow(None if self.key is None else debased(self.key), values)
+        values = {from_own_base64(each.value): each.count for each in self.values}
+        return ViewRow(None if self.key is None else from_own_base64(self.key), values)
 
 
 class CountChange(msgspec.Struct):
@@ -69,11 +69,11 @@ class CountChange(msgspec.Struct):
 
     def update(self) -> KeyedUpdate:
         """Return the update, if it was written in base64."""
-        key = None if self.key is None else debased(self.key)
-        return KeyedUpdate(key, debased(self.value), self.time, self.diff)
+        key = None if self.key is None else from_own_base64(self.key)
+        return KeyedUpdate(key, from_own_base64(self.value), self.time, self.diff)
 
 
-def shown(data: bytes) -> Any:
+def readable(data: bytes) -> Any:
     """Return bytes as something that is encoded as readable JSON."""
     try:
         raw = _raw.decode(data)
@@ -87,20 +87,20 @@ def shown(data: bytes) -> Any:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return {"base64": based(data)}
+        return {"base64": to_base64(data)}
 
 
-def based(data: bytes) -> str:
+def to_base64(data: bytes) -> str:
     """Encode bytes as base64."""
     return base64.b64encode(data).decode()
 
 
-def debased(text: str) -> bytes:
+def from_own_base64(text: str) -> bytes:
     """Decode base64 of our own."""
     return base64.b64decode(text)
 
 
-def unbased(text: str, what: str) -> bytes:
+def from_base64(text: str, what: str) -> bytes:
     """Decode base64.  Raises: ConfigError, naming `what`."""
     try:
         return base64.b64decode(text, validate=True)
@@ -123,7 +123,7 @@ def key_bytes(text: str) -> bytes:
 
 def writer(encoding: ByteEncoding) -> Callable[[bytes], Any]:
     """Return a function that writes keys and values."""
-    return shown if encoding == "json" else based
+    return readable if encoding == "json" else to_base64
 
 
 def key_values(row: ViewRow, write: Callable[[bytes], Any]) -> KeyValues:
@@ -193,7 +193,7 @@ def rows_of(table: pa.Table) -> list[list[Any]]:
     return [list(row) for row in zip(*map(_values, table.columns), strict=True)]
 
 
-def flat(table: pa.Table) -> pa.Table:
+def flat_for_csv(table: pa.Table) -> pa.Table:
     """Return a table for CSV, which has no lists, structs and maps: these become JSON."""
     columns = []
     for column in table.columns:
@@ -208,7 +208,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     if pa.types.is_float32(column.type):
         # The shortest digits that identify a 32-bit float.
         texts = column.cast(pa.string()).to_pylist()
-        return [None if text is None else spelled_out(float(text)) for text in texts]
+        return [None if text is None else finite(float(text)) for text in texts]
     # Nanoseconds would become values of pandas, which JSON does not have.
     if "[ns" not in str(column.type) and "map<" not in str(column.type):
         try:
@@ -217,7 +217,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
             pass
         else:
             kind = str(column.type)
-            return [*map(spelled_out, values)] if "double" in kind or "float" in kind else values
+            return [*map(finite, values)] if "double" in kind or "float" in kind else values
     return [_value(each) for each in column]
 
 
@@ -244,7 +244,7 @@ def _value(scalar: pa.Scalar) -> Any:
             except (OverflowError, ValueError):
                 return _infinite(scalar.value, _INFINITE_DAYS) or _day(scalar.value)
         case _:
-            return spelled_out(scalar.as_py())
+            return finite(scalar.as_py())
 
 
 def _timestamp(scalar: pa.TimestampScalar) -> Any:

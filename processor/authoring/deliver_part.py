@@ -15,7 +15,7 @@ from ikebana.processor.authoring.values import (
     as_names,
     choice,
 )
-from ikebana.processor.base.texts import instead
+from ikebana.processor.base.texts import suggestion
 from ikebana.processor.planning.plan import Plan
 
 # current: the rows of the collection.  changes: its updates, which are only added.
@@ -130,7 +130,7 @@ def _of_table(
         outputs = {output.name: output for output in plan.outputs}
         if table.source not in outputs:
             if "outputs" not in unread and f"outputs.{table.source}" not in unread:
-                close = instead(table.source, outputs)
+                close = suggestion(table.source, outputs)
                 yield f"{path}.from", f'there is no output "{table.source}"{close}'
             return
         if table.format is not None:

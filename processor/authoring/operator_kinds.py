@@ -210,7 +210,7 @@ def _without_kind(part: OperatorPart) -> str:
     return f"has only {', '.join(sorted(keys))}{of_steps}"
 
 
-def as_far_as_read(
+def readable_operators(
     part: OperatorPart, name: str, unread: Unread
 ) -> tuple[Operator | Derived, ...]:
     """The operators of a section with parts that could not be parsed, as far as it was parsed.
@@ -423,6 +423,6 @@ _SECTIONS: Mapping[str, _Section] = {
 KINDS = tuple(_SECTIONS)
 
 
-def own_keys(kind: str) -> tuple[str, ...]:
+def keys_of_kind(kind: str) -> tuple[str, ...]:
     """The keys that a section of this kind may have."""
     return _SECTIONS[kind].keys

@@ -31,7 +31,7 @@ from ikebana.processor.authoring.pipeline_file import (
     Placed,
     PlanPart,
     SettingsPart,
-    overlaid,
+    with_overlay,
 )
 from ikebana.processor.authoring.pipeline_yaml import Document, read_yaml
 from ikebana.processor.authoring.settings import (
@@ -138,7 +138,7 @@ def parse(
     document = document_of(text, source, environ)
     placed: Placed = {}
     if over is not None:
-        document, placed = overlaid(document, read_yaml(over[1], over[0], environ), over[0])
+        document, placed = with_overlay(document, read_yaml(over[1], over[0], environ), over[0])
     content = _with_columns(_mapping_of(document, source), columns)
     errors = schema_errors(content)
     readable, lost = _readable(content, errors)
@@ -458,7 +458,7 @@ def read_sinks(path: Path, environ: Mapping[str, str]) -> SinkFile | None:
     placed: Placed = {}
     if over := environ.get(SETTINGS_VARIABLE):
         above = read_yaml(file_text(Path(over), "settings file"), over, environ)
-        document, placed = overlaid(document, above, over)
+        document, placed = with_overlay(document, above, over)
     content = _mapping_of(document, source)
     errors = schema_errors(content, SinkFile)
     problems = [*document.problems, *_schema_problems(errors, document.unread)]

@@ -70,7 +70,7 @@ from ikebana.processor.planning.plan import (
     TimeDomain,
     Unread,
 )
-from ikebana.processor.relational.sections import Derived, resolved
+from ikebana.processor.relational.sections import Derived, translate
 
 
 class SourcePart(Section):
@@ -406,7 +406,7 @@ class PlanPart(Section):
         for name, part in self.operators.items():
             if unread.may_have("operators", name):
                 # A key that it lacks may be the one that was not parsed, so that is no problem.
-                operators += operator_kinds.as_far_as_read(part, name, unread)
+                operators += operator_kinds.readable_operators(part, name, unread)
                 continue
             try:
                 operators += operator_kinds.operators(part, name)
@@ -414,7 +414,7 @@ class PlanPart(Section):
                 lost.add(f"operators.{name}")
                 problems += error.problems
         inputs = [source.input(name) for name, source in self.inputs.items()]
-        result = resolved(inputs, operators, unread)
+        result = translate(inputs, operators, unread)
         of_operators = result.operators
         problems += result.problems
         lost |= {f"operators.{name}" for name in result.lost}
@@ -449,7 +449,7 @@ Placed = Mapping[str, tuple[str, int]]
 """Paths that another file sets, with its name and the line in it."""
 
 
-def overlaid(document: Document, over: Document, source: str) -> tuple[Document, Placed]:
+def with_overlay(document: Document, over: Document, source: str) -> tuple[Document, Placed]:
     """The document with the settings of `over`, a file called `source`, on top of it."""
     placed = {path: (source, line) for path, line in over.lines.items()}
     if over.value is None:

@@ -97,13 +97,13 @@ class MeantText(NamedTuple):
     others: int
 
 
-def whole_value(value: yaml.Node, pairs: list[tuple[yaml.Node, yaml.Node]]) -> MeantText | None:
+def rejoined_value(value: yaml.Node, pairs: list[tuple[yaml.Node, yaml.Node]]) -> MeantText | None:
     """Join a value of a mapping with the keys after it, if a comma split one text."""
     cut_off = takewhile(lambda pair: _is_empty(pair[1]), pairs)
-    return whole_item(value, (key for key, _ in cut_off))
+    return rejoined_item(value, (key for key, _ in cut_off))
 
 
-def whole_item(first: yaml.Node, others: Iterable[yaml.Node]) -> MeantText | None:
+def rejoined_item(first: yaml.Node, others: Iterable[yaml.Node]) -> MeantText | None:
     """Join an item of a list with the items after it, until its parentheses are closed."""
     if not _is_plain(first) or _opened(first) <= 0:
         return None
@@ -255,7 +255,7 @@ class _Reader:
             key = self._whole(key_node.value, ".".join(path) or "the file")
             lines_by_key.setdefault(key, []).append(line)
             self.lines[".".join((*path, key))] = line
-            if node.flow_style and (cut := whole_value(value_node, pairs)):
+            if node.flow_style and (cut := rejoined_value(value_node, pairs)):
                 values[key] = self._cut(cut, (*path, key))
                 del pairs[: cut.others]
                 continue
@@ -275,7 +275,7 @@ class _Reader:
             item = items.pop(0)
             place = (*path, str(len(values)))
             self.lines[".".join(place)] = item.start_mark.line + 1
-            if node.flow_style and (cut := whole_item(item, items)):
+            if node.flow_style and (cut := rejoined_item(item, items)):
                 values.append(self._cut(cut, place))
                 del items[: cut.others]
                 continue

@@ -15,7 +15,7 @@ from pydantic_core import core_schema
 from ikebana.codecs.formats import Format
 from ikebana.processor.authoring import values
 from ikebana.processor.authoring.deliver_part import DeliveredColumnPart
-from ikebana.processor.authoring.operator_kinds import KINDS, OperatorPart, StepPart, own_keys
+from ikebana.processor.authoring.operator_kinds import KINDS, OperatorPart, StepPart, keys_of_kind
 from ikebana.processor.authoring.pipeline_file import ColumnPart, PipelineFile
 from ikebana.processor.authoring.settings import KAFKA_NAMES, OWNED_KAFKA
 from ikebana.processor.authoring.values import Section
@@ -175,7 +175,7 @@ def _kinds() -> JsonSchema:
     steps = {*StepPart.keys(), "steps"}
     rules = []
     for kind in KINDS:
-        keys = {kind, *own_keys(kind), *(steps if kind == "linear" else ())}
+        keys = {kind, *keys_of_kind(kind), *(steps if kind == "linear" else ())}
         others = {
             key: {"type": "null", "errorMessage": f"{kind} takes no {key}"}
             for key in OperatorPart.keys()  # noqa: SIM118 -- no mapping

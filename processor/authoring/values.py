@@ -117,7 +117,7 @@ def as_scalar(value: object) -> object:
 def as_start(value: object) -> object:
     """Where reading begins: a word, a time, or offsets by partition."""
     try:
-        return starts.written(value)
+        return starts.text_of(value)
     except ValueError:
         refuse(value, starts.FORMS, starts.WORDS)
 

@@ -63,7 +63,7 @@ class Clock(Protocol):
     def sleep(self, seconds: float, /) -> None: ...
 
 
-def persistently(
+def with_restarts(
     attempt: Callable[[], Result],
     restarts: Restarts,
     clock: Clock,
@@ -111,7 +111,7 @@ def seldom_collect() -> None:
 # imports out of the collector.
 
 
-def settle() -> None:
+def exempt_objects() -> None:
     """Exempt the objects of the first calls in a process, a task each, from garbage collection.
 
     Spark's worker collects garbage after every task.  With pandas and pyarrow loaded, each
@@ -144,7 +144,7 @@ def close_streams() -> None:
     os.dup2(2, 1)
 
 
-def collect_at_times() -> None:
+def collect_now_and_then() -> None:
     """Collect the cycles since the first call; to be called from time to time.
 
     A proxy of an object in Spark's JVM refers to itself, and keeps the object alive until Python
@@ -153,7 +153,7 @@ def collect_at_times() -> None:
     """
     if gc.get_threshold()[0] == _SELDOM:
         # What is exempt costs nothing here.
-        settle()
+        exempt_objects()
         gc.collect()
 
 

@@ -136,7 +136,7 @@ def hint(word: object, choices: Collection[str], shown: str = '"{}"') -> str:
     return f"; did you mean {shown.format(close)}?" if close else ""
 
 
-def instead(word: str, choices: Collection[str]) -> str:
+def suggestion(word: str, choices: Collection[str]) -> str:
     """Suggest the intended word, or list all choices, to append to a problem."""
     others = f"; there are {', '.join(sorted(choices))}" if choices else ""
     return hint(word, choices) or others

@@ -12,9 +12,9 @@ import msgspec
 
 from ikebana.codecs.formats import OutputFormat
 from ikebana.errors import ConfigError
-from ikebana.processor.building.parts import CodePlace, Parts, here
+from ikebana.processor.building.parts import CodePlace, Parts, calling_place
 from ikebana.processor.linear import steps
-from ikebana.processor.linear.settled import TextOrTexts, pairs, texts, two
+from ikebana.processor.linear.settled import TextOrTexts, pair_of_texts, pairs, texts
 from ikebana.processor.linear.steps import Sql, Step
 from ikebana.processor.planning.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Retract
 from ikebana.processor.planning.plan import (
@@ -215,7 +215,7 @@ class Collection(Generic[Key, Value]):
 
     def then(self, *behind: Step) -> "Collection[Any, Any]":
         """Append steps that are values of `ikebana.steps`, such as `steps.negate()`."""
-        place = here()
+        place = calling_place()
         places = (*self.places, *[place] * len(behind))
         return replace(self, steps=(*self.steps, *behind), name=None, places=places)
 
@@ -326,7 +326,7 @@ class Collection(Generic[Key, Value]):
         """
         left, met = self.built(), right.built_in(self.parts)
         operator = name or f"{left}_as_of_{met}"
-        first, second = two(aliases, "aliases")
+        first, second = pair_of_texts(aliases, "aliases")
         inputs = JoinInput(first, left), JoinInput(second, met)
         columns = pairs(select, "select")
         lock = texts(locked_by, "locked_by")
@@ -407,7 +407,7 @@ class Collection(Generic[Key, Value]):
         """
         left, met = self.built(), right.built_in(self.parts)
         operator, columns = name or f"{left}_{kind}_{met}", pairs(select, "select")
-        inputs = tuple(zip(two(aliases, "aliases"), (left, met), strict=True))
+        inputs = tuple(zip(pair_of_texts(aliases, "aliases"), (left, met), strict=True))
         return self._derived("outer", operator, kind, inputs, texts(on, "on"), columns)
 
     def first(
@@ -538,7 +538,7 @@ class Collection(Generic[Key, Value]):
         name: str | None,
     ) -> "Collection[Any, Any]":
         left, met = self.built(), right.built_in(self.parts)
-        inputs = tuple(zip(two(aliases, "aliases"), (left, met), strict=True))
+        inputs = tuple(zip(pair_of_texts(aliases, "aliases"), (left, met), strict=True))
         operator = name or f"{left}_{kind}_{met}"
         return self._derived("matching", operator, kind, inputs, texts(on, "on"))
 
@@ -551,7 +551,7 @@ class Collection(Generic[Key, Value]):
             last = self.steps[-1]
             if isinstance(last, Sql) and _only_chooses(last):
                 merged = _with_conditions(last, step)
-                places = (*self.places[:-1], here())
+                places = (*self.places[:-1], calling_place())
                 return replace(self, steps=(*self.steps[:-1], merged), name=None, places=places)
         return self.then(step)
 

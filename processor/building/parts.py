@@ -28,7 +28,7 @@ class CodePlace(NamedTuple):
         return f"{self.file}, line {self.line}"
 
 
-def here() -> CodePlace:
+def calling_place() -> CodePlace:
     """Find the line outside of ikebana from which this was called."""
     frame = sys._getframe(1)
     while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
@@ -41,7 +41,7 @@ def _is_ours(file: str) -> bool:
     return str(Path(file).resolve()).startswith(_OURS)
 
 
-def placed(error: PlanError, plan: str, places: Mapping[str, CodePlace]) -> PlanError:
+def with_places(error: PlanError, plan: str, places: Mapping[str, CodePlace]) -> PlanError:
     """Add the place of each problem to an error, as far as it is known."""
     problems = [
         (path, f"{as_written(problem)}{_at(path, places)}") for path, problem in error.problems
@@ -153,10 +153,10 @@ class Parts:
         if parts.setdefault(part.name, part) != part:
             raise ConfigError(
                 f'pipeline "{self.pipeline}" has {path} twice, and they differ: '
-                f"{self.places[path]} and {here()}",
+                f"{self.places[path]} and {calling_place()}",
                 hint="Give one of them another name with name=..., or for steps with .named(...).",
             )
-        self.places.setdefault(path, place or here())
+        self.places.setdefault(path, place or calling_place())
         return path
 
 

@@ -11,9 +11,9 @@ from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format, KeyFormat
 from ikebana.codecs.sql_type import parsed
 from ikebana.errors import ConfigError, PlanError
-from ikebana.processor.base.texts import instead
+from ikebana.processor.base.texts import suggestion
 from ikebana.processor.building.collection import Collection, Topic, add_join, concat
-from ikebana.processor.building.parts import Parts, here, placed
+from ikebana.processor.building.parts import Parts, calling_place, with_places
 from ikebana.processor.building.rows import columns_of
 from ikebana.processor.linear import sql_functions
 from ikebana.processor.linear.functions import (
@@ -183,10 +183,10 @@ class Pipeline:
             if option not in (names := TopicOptions.__annotations__):
                 raise ConfigError(
                     f'cannot read an input of pipeline "{self.name}": topic() takes no '
-                    f'"{option}"{instead(option, names)}'
+                    f'"{option}"{suggestion(option, names)}'
                 )
         source = _input_of(topics, row, options)
-        self._parts.places.setdefault(f"inputs.{source.name}", here())
+        self._parts.places.setdefault(f"inputs.{source.name}", calling_place())
         return Topic(self._parts, source)
 
     def join(
@@ -401,7 +401,7 @@ class Pipeline:
             )
             return checked(plan)
         except PlanError as error:
-            raise placed(error, self.name, self._parts.places) from None
+            raise with_places(error, self.name, self._parts.places) from None
 
     def evaluate(
         self,
@@ -500,7 +500,7 @@ class Pipeline:
             # A function that workers cannot import is refused before Spark starts.
             plan.portable()
         except PlanError as error:
-            raise placed(error, self.name, self._parts.places) from None
+            raise with_places(error, self.name, self._parts.places) from None
         if self._file is not None:
             if settings or self._sinks:
                 raise ConfigError(
@@ -532,7 +532,7 @@ def _input_of(topics: tuple[str, ...], row: type | None, options: TopicOptions) 
         columns = (*columns_of(row), *columns)
     name = options.get("name", topics[0])
     try:
-        start = starts.written(options.get("start", starts.EARLIEST))
+        start = starts.text_of(options.get("start", starts.EARLIEST))
     except ValueError:
         raise ConfigError(
             f'input "{name}" starts at {options["start"]!r}; set it to {starts.FORMS}'
@@ -542,7 +542,7 @@ def _input_of(topics: tuple[str, ...], row: type | None, options: TopicOptions) 
         topics,
         options.get("format", "json"),
         options.get("key_format", "json"),
-        starts.written(start),
+        starts.text_of(start),
         columns=columns,
         key=texts(options.get("key", ()), "key"),
         tables=options.get("tables"),

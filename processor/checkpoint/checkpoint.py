@@ -32,7 +32,7 @@ from pyarrow import fs
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import FileStore, Folder, file_system, make_folder, small_file
 from ikebana.arrangements.manifest import Manifest
-from ikebana.arrangements.storage import passing
+from ikebana.arrangements.storage import temporary_error
 from ikebana.errors import CheckpointError, StateFileError
 from ikebana.processor.base.offsets import Positions
 from ikebana.processor.checkpoint.parts import operator_of
@@ -75,7 +75,7 @@ class CheckpointFiles:
 
         Raises: CheckpointError, if they cannot be read.
         """
-        with reached(self.location, "read"):
+        with naming_location(self.location, "read"):
             offsets, commits = self._entries("offsets"), self._entries("commits")
         newest = max(commits, default=-1)
         committed = self.first_batch + newest
@@ -92,7 +92,7 @@ class CheckpointFiles:
 
         Raises: CheckpointError, if it cannot be read.
         """
-        with reached(self.location, "read"):
+        with naming_location(self.location, "read"):
             raw = small_file(self._system, f"{self._path}/offsets/{spark_batch}")
         # The lines are a version, the query's metadata, and one for each source.
         lines = (raw or b"").splitlines()
@@ -113,7 +113,7 @@ class CheckpointFiles:
 
         Raises: CheckpointError, if the log cannot be read or written.
         """
-        with reached(self.location, "read"):
+        with naming_location(self.location, "read"):
             offsets = self._entries("offsets")
         if [*offsets] != [0] or self.offset(0).batch >= self.first_batch:
             return
@@ -135,7 +135,7 @@ class CheckpointFiles:
         if spark_batch == 0:
             # Spark refuses to begin beside a state.  The state is deleted before the entry in the
             # log: a start that ends in between leaves a logged first batch without state.
-            with reached(self.location, "write"), suppress(FileNotFoundError):
+            with naming_location(self.location, "write"), suppress(FileNotFoundError):
                 self._system.delete_dir(f"{self._path}/state")
         self._unlog(spark_batch)
 
@@ -144,7 +144,7 @@ class CheckpointFiles:
 
         Raises: CheckpointError, if the folder cannot be read.
         """
-        with reached(self.location, "read"):
+        with naming_location(self.location, "read"):
             return not self._names("offsets") and not self._names("shards")
 
     def remove(self) -> None:
@@ -152,7 +152,7 @@ class CheckpointFiles:
 
         Raises: CheckpointError, if they cannot be removed.
         """
-        with reached(self.location, "write"):
+        with naming_location(self.location, "write"):
             infos = self._infos("")
             for info in infos:
                 if info.base_name not in _CONTENTS:
@@ -165,7 +165,7 @@ class CheckpointFiles:
                 self._system.delete_dir(self._path)
 
     def _unlog(self, spark_batch: int) -> None:
-        with reached(self.location, "write"):
+        with naming_location(self.location, "write"):
             for name in (f"{spark_batch}", f".{spark_batch}.crc"):
                 with suppress(FileNotFoundError):
                     self._system.delete_file(f"{self._path}/offsets/{name}")
@@ -191,7 +191,7 @@ class CheckpointFiles:
 
 
 @contextmanager
-def reached(location: str, verb: str) -> Iterator[None]:
+def naming_location(location: str, verb: str) -> Iterator[None]:
     """Turn an error of the file system into one that names the location.
 
     Raises:
@@ -203,7 +203,7 @@ def reached(location: str, verb: str) -> Iterator[None]:
         yield
     except OSError as error:
         what = f'could not {verb} "{location}"'
-        if may_pass := passing(error, what):
+        if may_pass := temporary_error(error, what):
             raise may_pass from error
         raise CheckpointError(
             f"{what}: {error}",
@@ -295,7 +295,7 @@ class Checkpoint:
             CheckpointError: the location has something else, cannot be read, or has metadata
                 that cannot be used here.
         """
-        with reached(self.location, "read"):
+        with naming_location(self.location, "read"):
             raw = small_file(self._system, f"{self._path}/{_BIRTH}")
         if raw is None:
             if not CheckpointFiles(self.location, 0).is_empty():
@@ -321,7 +321,7 @@ class Checkpoint:
 
         Raises: CheckpointError, if there is no metadata, or it cannot be read.
         """
-        with reached(self.location, "read"):
+        with naming_location(self.location, "read"):
             raw = small_file(self._system, f"{self._path}/{_BIRTH}")
         if raw is None:
             raise CheckpointError(
@@ -371,7 +371,7 @@ class Checkpoint:
         path = f"{self._path}/{_BIRTH}"
         aside = f"{self._path}/.{_BIRTH}.{uuid.uuid4().hex}"
         local = isinstance(self._system, fs.LocalFileSystem)
-        with reached(self.location, "write"):
+        with naming_location(self.location, "write"):
             make_folder(self._system, self._path)
             with self._system.open_output_stream(aside if local else path) as out:
                 out.write(content)
@@ -391,7 +391,7 @@ class Checkpoint:
             while not os.path.exists(folder):
                 folder = os.path.dirname(folder)
         path = f"{folder}/.ikebana-probe-{uuid.uuid4().hex}"
-        with reached(self.location, "write"):
+        with naming_location(self.location, "write"):
             with self._system.open_output_stream(path) as out:
                 out.write(b"probe")
             try:
@@ -432,7 +432,7 @@ def _hash(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest()[:16].encode()
 
 
-def newborn(
+def birth_of(
     location: str, plan: Plan, shards: int, start: SourceOffset, *, tasks: int = 0
 ) -> Birth:
     """The metadata of a new checkpoint; `tasks` is 0 for one task a shard."""

@@ -146,7 +146,7 @@ def reports_of(markers: Collection[Marker]) -> ShardReports:
     )
 
 
-def replaced(pipeline: str, incarnation: int, newer: int) -> Refusal:
+def replaced_refusal(pipeline: str, incarnation: int, newer: int) -> Refusal:
     """Refuse to go on after a newer instance has taken over."""
     return Refusal(
         Reason.REPLACED,
@@ -204,7 +204,7 @@ def verdict(
             "start with a new checkpoint and new output topics.",
         )
     if last.incarnation != holder.incarnation:
-        return replaced(holder.plan.name, holder.incarnation, last.incarnation)
+        return replaced_refusal(holder.plan.name, holder.incarnation, last.incarnation)
     if last.batch == tick.batch:
         if (last.offset, last.plan) == (tick.offset, tick.plan):
             return Adopt(last)

@@ -22,11 +22,11 @@ from ikebana.processor.checkpoint.checkpoint import (
 from ikebana.processor.checkpoint.parts import parts_of
 from ikebana.processor.planning import identity, planner
 from ikebana.processor.planning.backfill import (
-    beside,
-    core,
+    backfill_plan,
     has_caught_up,
     on_errors_before,
     origin_of,
+    plan_without_backfill,
     read_again,
 )
 from ikebana.processor.planning.checking import checked
@@ -106,7 +106,7 @@ class ImpossibleEditError(CheckpointError):
         self.problems = problems
 
 
-def begun(birth: Birth, logged: SourceOffset | None) -> Birth:
+def without_unlogged_edit(birth: Birth, logged: SourceOffset | None) -> Birth:
     """Revert the last edit in the metadata, if no batch of it has been logged.
 
     A start writes the metadata before the first batch of an edit.  If it ends in between, the
@@ -141,7 +141,7 @@ def begun(birth: Birth, logged: SourceOffset | None) -> Birth:
     )
 
 
-def resumed(birth: Birth, plan: Plan) -> Plan:
+def with_checkpoint_names(birth: Birth, plan: Plan) -> Plan:
     """Give the unchanged parts of a plan their names and spellings in the checkpoint."""
     old = plan_if_readable(birth)
     return plan if old is None else _resumed(old, plan, tuple(birth.generations.items()))
@@ -152,9 +152,9 @@ def _resumed(old: Plan, plan: Plan, used: tuple[tuple[str, int], ...]) -> Plan:
     # Cached, because a start asks several times, and comparing SQL means parsing it.
     read = planner.physical(old).readings
     written = as_written(old)
-    inputs = zip(written.inputs, core(old).inputs, strict=True)
+    inputs = zip(written.inputs, plan_without_backfill(old).inputs, strict=True)
     decoded = {source.name: read[in_core.name].columns for source, in_core in inputs}
-    same = identity.resumed(written, as_written(plan), decoded)
+    same = identity.with_old_parts(written, as_written(plan), decoded)
     return resolved(old, same, dict(used))
 
 
@@ -164,13 +164,13 @@ def ineffective_hints(birth: Birth, plan: Plan) -> list[str]:
     return [] if old is None else identity.ineffective_hints(as_written(old), plan)
 
 
-def evolved(birth: Birth, plan: Plan) -> Birth:
+def birth_after(birth: Birth, plan: Plan) -> Birth:
     """Update the metadata for a plan, if its changes are allowed.
 
     Raises:
         CheckpointError: some changes are not allowed; it names all of them.
     """
-    of_file, plan = plan, resumed(birth, plan)
+    of_file, plan = plan, with_checkpoint_names(birth, plan)
     try:
         old = recorded(birth)
     except UnreadableError:
@@ -182,12 +182,12 @@ def evolved(birth: Birth, plan: Plan) -> Birth:
     return _edited(birth, old, plan)
 
 
-def unlogged(birth: Birth, plan: Plan, last: SourceOffset) -> Iterator[EditProblem]:
+def unreadable_inputs(birth: Birth, plan: Plan, last: SourceOffset) -> Iterator[EditProblem]:
     """Yield inputs that cannot be read again, since the times of their records are not known.
 
     `last` is the last batch.
     """
-    old, going = recorded(birth), resumed(birth, plan)
+    old, going = recorded(birth), with_checkpoint_names(birth, plan)
     names = read_again(old, going)
     for of_file, source in zip(plan.inputs, going.inputs, strict=True):
         origin = origin_of(old, source)
@@ -225,16 +225,16 @@ def step_to(birth: Birth, plan: Plan, offset: SourceOffset | None) -> NextPlan:
     Raises:
         CheckpointError: some changes are not allowed; it names all of them.
     """
-    going = resumed(birth, plan)
-    after = evolved(birth, plan)
+    going = with_checkpoint_names(birth, plan)
+    after = birth_after(birth, plan)
     last = offset or birth.start
     if after == birth or last.batch < 0:
         return NextPlan(going, after, going, after)
     old = recorded(birth)
-    between = beside(old, going)
+    between = backfill_plan(old, going)
     if between is None:
         return NextPlan(going, after, going, after)
-    if problems := list(unlogged(birth, plan, last)):
+    if problems := list(unreadable_inputs(birth, plan, last)):
         raise ImpossibleEditError(problems)
     if between.backfills == old.backfills and _bound(between) == _bound(old):
         if has_caught_up(old, last.positions):
@@ -350,7 +350,7 @@ def edit_to(birth: Birth, plan: Plan) -> Edit | None:
     None if this version cannot read the checkpoint's plan.
     """
     old = plan_if_readable(birth)
-    return None if old is None else edit_between(old, resumed(birth, plan))
+    return None if old is None else edit_between(old, with_checkpoint_names(birth, plan))
 
 
 def _refused(problems: Iterable[str]) -> CheckpointError:
@@ -378,4 +378,4 @@ def _bound(plan: Plan) -> dict[str, Any]:
 
     Settings of how far batches go, and of how topics are created, are left out.
     """
-    return described(replace(plan, inputs=tuple(map(identity.lasting, plan.inputs))))
+    return described(replace(plan, inputs=tuple(map(identity.without_free_settings, plan.inputs))))

@@ -35,9 +35,9 @@ from ikebana.processor.checkpoint.edit_plan import Finishing
 from ikebana.processor.checkpoint.evolution import (
     ImpossibleEditError,
     NextPlan,
-    begun,
     plan_as_run,
     step_to,
+    without_unlogged_edit,
 )
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.planning.plan import Plan
@@ -193,7 +193,7 @@ def observed_at(checkpoint: Checkpoint) -> Observed | None:
 def observed_of(checkpoint: Checkpoint, birth: Birth) -> Observed:
     """Read the state of a checkpoint with these metadata."""
     logged = checkpoint.layout(birth).logged()
-    return Observed(begun(birth, logged.offset), logged)
+    return Observed(without_unlogged_edit(birth, logged.offset), logged)
 
 
 class World(Protocol):

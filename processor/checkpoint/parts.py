@@ -24,7 +24,7 @@ from ikebana.processor.planning.backfill import reads_again
 from ikebana.processor.planning.input_rows import comes_out_of_decoding
 from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.kinds import KINDS, kind_of
-from ikebana.processor.planning.outputs import watches
+from ikebana.processor.planning.outputs import watches_values
 from ikebana.processor.planning.plan import Plan
 
 EDIT = PartKind("edit ", StateLayout({b"a": OF_SHARD, b"c": OF_SHARD, b"u": OF_SHARD}))
@@ -46,7 +46,7 @@ def kinds_of_parts() -> tuple[PartKind, ...]:
     return tuple(dict.fromkeys((*of_operators, *others)))
 
 
-def moved(entries: Iterable[_Entry], shard_of: ShardOf) -> Iterator[tuple[int, _Entry]]:
+def to_new_shards(entries: Iterable[_Entry], shard_of: ShardOf) -> Iterator[tuple[int, _Entry]]:
     """Assign the entries of all shards, merged in order, to the shards that get them.
 
     Entries of several shards at one place are united, and blocks are divided.
@@ -75,7 +75,7 @@ def parts_of(plan: Plan) -> frozenset[str]:
     kinds = {*of_operators, facts.PART, hold.IN}
     of_plan = {kind.prefix + name for kind in kinds for name in progress.edges(plan)}
     outputs = {hold.OUT.prefix + output.name for output in plan.published}
-    watched = (output for output in plan.outputs if watches(plan, output))
+    watched = (output for output in plan.outputs if watches_values(plan, output))
     outputs |= {single_value.PART.prefix + output.name for output in watched}
     return frozenset(
         of_plan | outputs | {u.name for u in plan.upserts} | {*joined(plan).arrangements}

@@ -24,9 +24,9 @@ from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.kernels import arrange, hold, single_value
 from ikebana.processor.linear.scope import plain
 from ikebana.processor.planning import planner, progress, starts
-from ikebana.processor.planning.backfill import core, read_again
+from ikebana.processor.planning.backfill import plan_without_backfill, read_again
 from ikebana.processor.planning.edits import Edit, can_be_recomputed
-from ikebana.processor.planning.edits_resolved import over
+from ikebana.processor.planning.edits_resolved import with_renamed_input
 from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.joins.stages import Shared, joined
 from ikebana.processor.planning.kinds import kind_of
@@ -130,7 +130,7 @@ def described(
     return tuple(parts), sizes.of_edit(edit)
 
 
-def all_new(plan: Plan, checkpoint: str) -> EditPlan:
+def without_checkpoint(plan: Plan, checkpoint: str) -> EditPlan:
     """Describe a plan that begins without a checkpoint."""
     edit = Edit(
         Plan(plan.name, (), (), (), plan.error_topic, plan.time, plan.on_error),
@@ -186,7 +186,7 @@ class _Description:
 
     def _inputs(self) -> Iterator[PartPlan]:
         edit = self._edit
-        before = {source.name: source for source in core(edit.before).inputs}
+        before = {source.name: source for source in plan_without_backfill(edit.before).inputs}
         after = {source.name: source for source in edit.after.inputs}
         again = read_again(edit.before, edit.after)
         for name, source in after.items():
@@ -287,7 +287,7 @@ class _Description:
         was = kind_of(old).with_sources(_called(old, ""), shown)
         now = kind_of(operator).with_sources(_called(operator, ""), self._name)
         was, now = (
-            over(each, {source.name: shown(source.name) for source in plan.inputs})
+            with_renamed_input(each, {source.name: shown(source.name) for source in plan.inputs})
             for each, plan in ((was, self._edit.before), (now, self._edit.after))
         )
         if was != now:
@@ -310,7 +310,9 @@ class _Description:
     def _is_as_it_was(self, name: str) -> bool:
         operator = self._after.get(name)
         if operator is None:
-            return any(source.name == name for source in core(self._edit.before).inputs)
+            return any(
+                source.name == name for source in plan_without_backfill(self._edit.before).inputs
+            )
         kind, old = kind_of(operator), self._former[name]
         if not kind.is_linear:
             return name not in self._edit.fresh
@@ -324,7 +326,9 @@ class _Description:
         if kind.is_linear:
             return
         if kind.reads_rows:
-            read_before = {source.name for source in core(self._edit.before).inputs}
+            read_before = {
+                source.name for source in plan_without_backfill(self._edit.before).inputs
+            }
             for source in kind.sources(operator):
                 if source not in read_before:
                     yield from (FillSource("topic", topic) for topic in after.input(source).topics)
@@ -501,7 +505,7 @@ def planned(
     """
     plan = desired.plan
     if observed is None:
-        return all_new(plan, location)
+        return without_checkpoint(plan, location)
     birth, offset = observed.birth, observed.logged.offset
     step = next_step(observed, desired)
     refused = _refused(step) if isinstance(step, Refusal) else ()

@@ -35,7 +35,9 @@ class Unclosed:
     last: int = -1
 
 
-def unclosed(read: Unclosed, output: str, last: int, markers: Iterable[Marker | None]) -> Unclosed:
+def unclosed_records(
+    read: Unclosed, output: str, last: int, markers: Iterable[Marker | None]
+) -> Unclosed:
     """The records of an output after the batch `last`; `read` are those that could be read.
 
     Records after the beginning of an open transaction cannot be read, until it is ended or its
@@ -49,7 +51,7 @@ def unclosed(read: Unclosed, output: str, last: int, markers: Iterable[Marker | 
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Remains:
     """What the brokers still have of a pipeline.
 
     `outputs` and `unclosed` are by the name of the output, `markers` by the number of the shard.
@@ -116,7 +118,7 @@ class Left:
         )
 
 
-def rebuild(plan: Plan, left: Left) -> SourceOffset:
+def rebuild(plan: Plan, left: Remains) -> SourceOffset:
     """The offset after the last closed batch of the lost checkpoint, at which the rebuild begins.
 
     The new state begins beyond all updates in the topics of outputs.  The loopback topic belongs
@@ -191,7 +193,7 @@ def problems(plan: Plan, timeless: Collection[str] = ()) -> Iterator[EditProblem
             )
 
 
-def rebuild_problems(plan: Plan, left: Left) -> Iterator[EditProblem]:
+def rebuild_problems(plan: Plan, left: Remains) -> Iterator[EditProblem]:
     """Yield the parts that cannot be rebuilt exactly from the remaining topics."""
     yield from _of_inputs(plan, left)
     lease = left.lease
@@ -239,7 +241,7 @@ def rebuild_problems(plan: Plan, left: Left) -> Iterator[EditProblem]:
             yield EditProblem(path, f'cannot go on: its topic "{topic}" {what}', _NEW)
 
 
-def _of_inputs(plan: Plan, left: Left) -> Iterator[EditProblem]:
+def _of_inputs(plan: Plan, left: Remains) -> Iterator[EditProblem]:
     machines = {machine.input: machine.name for machine in plan.machines}
     for source in plan.inputs:
         path = f"inputs.{source.name}"

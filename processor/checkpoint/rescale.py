@@ -29,7 +29,7 @@ from ikebana.errors import CheckpointError
 from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, CheckpointFiles
 from ikebana.processor.checkpoint.next_step import finishing
-from ikebana.processor.checkpoint.parts import moved
+from ikebana.processor.checkpoint.parts import to_new_shards
 
 _HELD = 5_000
 _LENGTH = 4
@@ -111,7 +111,7 @@ def _rewritten(
     at = functools.partial(shard_of, shards=shards)
     merged = heapq.merge(*(entries(files, manifest) for files, manifest in sources))
     with _Spools(shards) as spools:
-        for shard, entry in moved(merged, at):
+        for shard, entry in to_new_shards(merged, at):
             spools.add(shard, entry)
             on_entries(1)
         for shard in range(shards):

@@ -30,7 +30,7 @@ from ikebana.processor.checkpoint.commits import (
     Lease,
     Marker,
     first_marker,
-    replaced,
+    replaced_refusal,
     reports_of,
 )
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
@@ -307,7 +307,7 @@ def claim(first: Marker, earlier: Marker | None, incarnation: int) -> Claim | Re
     return Claim(replace(last, incarnation=incarnation, retired=first.retired), last.offset)
 
 
-def adopted(offsets: Sequence[str]) -> str | None:
+def last_digest(offsets: Sequence[str]) -> str | None:
     """Find the digest of the batch that all shards have committed last; None if they differ.
 
     `offsets` has the digest of each shard that the checkpoint has now.
@@ -410,7 +410,7 @@ def history(
 
 @dataclass(frozen=True, slots=True)
 class TakeoverState:
-    """The state of the pipeline when an instance may start; for `adopted` see `adopted`.
+    """The state of the pipeline when an instance may start; for `adopted` see `last_digest`.
 
     `lease` is the record that it has committed as the only instance, `manifests` has the manifest
     of each shard, and `reports` are theirs on the last batch that any of them has committed.
@@ -455,7 +455,7 @@ def take_over(
     reports = reports_of([claimed.marker for claimed in claims])
     claims = claims[: birth.shards]
     manifests = tuple(claimed.marker.manifest for claimed in claims)
-    adopts = adopted([claimed.offset for claimed in claims])
+    adopts = last_digest([claimed.offset for claimed in claims])
     return TakeoverState(lease, adopts, before.go_on, manifests, reports, before.logged)
 
 
@@ -470,7 +470,7 @@ def _stop_if_replaced(plan: Plan, brokers: Brokers, holder: str, former: int) ->
     last = brokers.last_lease()
     # A failed start of this run itself may have left a greater incarnation.
     if last is not None and last.incarnation > former and last.holder != holder:
-        raise replaced(plan.name, former, last.incarnation).error()
+        raise replaced_refusal(plan.name, former, last.incarnation).error()
 
 
 def _claimed(brokers: Brokers, first: Marker, incarnation: int) -> Claim:

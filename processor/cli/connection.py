@@ -10,7 +10,7 @@ import click
 
 from ikebana.errors import ConfigError
 from ikebana.processor.base.offsets import is_topic
-from ikebana.processor.base.texts import instead, parse_moment
+from ikebana.processor.base.texts import parse_moment, suggestion
 from ikebana.processor.kafka import reading_rights
 from ikebana.processor.kafka.client import with_registry
 
@@ -210,7 +210,7 @@ def _format_of(topic: str, plan: "Plan", path: Path) -> str:
     formats: dict[str, str] = {output.topic: output.format for output in plan.published}
     if topic not in formats:
         raise ConfigError(
-            f'{path} has no output whose topic is "{topic}"{instead(topic, formats)}',
+            f'{path} has no output whose topic is "{topic}"{suggestion(topic, formats)}',
             hint="Give the topic's name, which is in outputs.<name>.topic.",
         )
     return formats[topic]

@@ -14,7 +14,7 @@ from ikebana.errors import ConfigError
 from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.machine import private_files
 from ikebana.processor.base.processes import on_signals
-from ikebana.processor.base.texts import instead
+from ikebana.processor.base.texts import suggestion
 from ikebana.processor.cli.connection import BROKERS, CONFIG, read_config
 from ikebana.processor.cli.http_options import address, ready_within
 
@@ -111,7 +111,7 @@ def read(
     pipeline = finding.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint="-", environ=os.environ
     )
-    if later.adding(pipeline.plan):
+    if later.adding_inputs(pipeline.plan):
         pipeline = later.read(
             file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
         )
@@ -129,7 +129,7 @@ def _chosen(file: Path, name: str | None, sinks: "Mapping[str, DeliverPart]") ->
             )
         return next(iter(sinks))
     if name not in sinks:
-        raise ConfigError(f'{file} has no sink "{name}"{instead(name, sinks)}')
+        raise ConfigError(f'{file} has no sink "{name}"{suggestion(name, sinks)}')
     return name
 
 

@@ -58,14 +58,14 @@ def read(
     )
 
 
-def adding(plan: Plan) -> list[Input]:
+def adding_inputs(plan: Plan) -> list[Input]:
     """The inputs with `on_new_column: add`."""
     return [source for source in plan.inputs if source.on_new_column == "add"]
 
 
 def _added(plan: Plan, settings: Settings) -> dict[str, Declarations]:
     """The columns of such inputs that the checkpoint has and the file does not declare."""
-    if not (inputs := adding(plan)):
+    if not (inputs := adding_inputs(plan)):
         return {}
     birth = Checkpoint(settings.checkpoint).birth()
     before = None if birth is None else plan_if_readable(birth)
@@ -90,7 +90,7 @@ def _generation(source: Input) -> int:
     return generation(source.name)
 
 
-def newest(
+def newest_columns(
     plan: Plan, settings: Settings, inputs: Sequence[Input] = (), *, takes_all: bool = False
 ) -> dict[str, Declarations]:
     """The columns of the newest messages that inputs, by default all, do not declare.
@@ -114,25 +114,27 @@ def newest(
     return declarations
 
 
-def to_add(plan: Plan, settings: Settings) -> dict[str, Declarations]:
+def columns_to_add(plan: Plan, settings: Settings) -> dict[str, Declarations]:
     """The columns that a run adds at its start; empty if messages cannot be read."""
-    if not (inputs := adding(plan)):
+    if not (inputs := adding_inputs(plan)):
         return {}
     try:
-        return newest(plan, settings, inputs, takes_all=True)
+        return newest_columns(plan, settings, inputs, takes_all=True)
     except IkebanaError:
         # The run itself reports the error, such as a missing topic.
         return {}
 
 
-def with_new(read: Callable[..., pipeline.ConfiguredPlan], say: Say) -> pipeline.ConfiguredPlan:
+def read_with_new_columns(
+    read: Callable[..., pipeline.ConfiguredPlan], say: Say
+) -> pipeline.ConfiguredPlan:
     """Read a pipeline with the columns that are new in messages; `read` is `later.read` of a file.
 
     Columns that it cannot have, such as one that makes a name of a view ambiguous, are left out;
     `say` gets the reasons.
     """
     before = read(environ=os.environ)
-    columns = to_add(*before)
+    columns = columns_to_add(*before)
     try:
         return _editable(read(environ=os.environ, columns=columns)) if columns else before
     except ConfigError:
@@ -166,7 +168,7 @@ def _editable(result: pipeline.ConfiguredPlan) -> pipeline.ConfiguredPlan:
 class Adding:
     """A watcher that ends a run when inputs with `on_new_column: add` have new columns.
 
-    `reread` reads the pipeline with its new columns, as `with_new` does.
+    `reread` reads the pipeline with its new columns, as `read_with_new_columns` does.
     """
 
     def __init__(
@@ -174,7 +176,7 @@ class Adding:
     ) -> None:
         self.has_columns = False
         self._plan = plan
-        self._names = {source.name for source in adding(plan)}
+        self._names = {source.name for source in adding_inputs(plan)}
         self._stop, self._reread = stop, reread
         self._seen: set[Notice] = set()
 

@@ -13,7 +13,7 @@ from ikebana import __version__
 from ikebana.errors import EXIT_FENCED, FencedError, IkebanaError, OutputError
 from ikebana.processor.base import log_lines
 from ikebana.processor.base.processes import seldom_collect
-from ikebana.processor.base.texts import instead
+from ikebana.processor.base.texts import suggestion
 
 # Name: module, and the line in the list of commands.
 _COMMANDS = {
@@ -64,7 +64,7 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or propose the ones that may be meant."""
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f'there is no command "{args[0]}"{instead(args[0], _COMMANDS)}')
+            ctx.fail(f'there is no command "{args[0]}"{suggestion(args[0], _COMMANDS)}')
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> None:

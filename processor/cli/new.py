@@ -122,7 +122,7 @@ def _proposed(
 ) -> str:
     """Return the text of a pipeline file for topics; print notes on what messages do not show."""
     from ikebana.processor.authoring.proposing import writing
-    from ikebana.processor.authoring.proposing.proposal import propose, tried
+    from ikebana.processor.authoring.proposing.proposal import propose, until_readable
     from ikebana.processor.cli.connection import read_config
     from ikebana.processor.kafka import client
     from ikebana.processor.kafka.records import sampled
@@ -139,7 +139,9 @@ def _proposed(
     proposals = []
     for topic in topics:
         samples = sampled(settings, topic)
-        proposals.append(tried(propose(topic, samples, schemas, table), samples, schemas, alone))
+        proposals.append(
+            until_readable(propose(topic, samples, schemas, table), samples, schemas, alone)
+        )
     for line in writing.comments(proposals):
         click.echo(line, err=True)
     return writer.written(name, proposals, brokers, registry)

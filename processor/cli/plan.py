@@ -136,9 +136,9 @@ def plan_command(
     if latest_schemas:
         if not file.exists():
             raise click.UsageError("--latest-schemas is for a pipeline file")
-        columns = later.newest(plan, settings)
+        columns = later.newest_columns(plan, settings)
         plan, settings = later.read(file, checkpoint=against, environ=os.environ, columns=columns)
-    edit = looked_up(
+    edit = edit_plan_of(
         plan.portable(), Checkpoint(settings.checkpoint), settings.shards, count=count
     )
     import msgspec
@@ -178,7 +178,7 @@ def _print_columns(columns: "Mapping[str, Declarations]") -> None:
     click.echo()
 
 
-def looked_up(
+def edit_plan_of(
     plan: "Plan", checkpoint: "Checkpoint", shards: int, *, count: bool | None = False
 ) -> "EditPlan":
     """The edit that continuing a checkpoint with this plan is; `count` is the option --count.
@@ -193,7 +193,7 @@ def looked_up(
     return planned(checkpoint.location, observed, Desired(plan, shards), figures)
 
 
-def demand_unchanged(plan: "Plan", settings: "Settings") -> None:
+def require_unchanged(plan: "Plan", settings: "Settings") -> None:
     """Refuse a plan that differs from the checkpoint's; a new checkpoint takes any plan.
 
     Raises: CheckpointError, with all changes, or if the checkpoint cannot be read.
@@ -201,7 +201,7 @@ def demand_unchanged(plan: "Plan", settings: "Settings") -> None:
     from ikebana.processor.checkpoint.checkpoint import Checkpoint
     from ikebana.processor.explain.text import edit_lines
 
-    edit = looked_up(plan.portable(), Checkpoint(settings.checkpoint), settings.shards)
+    edit = edit_plan_of(plan.portable(), Checkpoint(settings.checkpoint), settings.shards)
     if edit.is_new or edit.result == "nothing":
         return
     text = "\n".join(line.text for line in edit_lines(edit))

@@ -32,7 +32,7 @@ def prepare_command(*, shared: bool) -> None:
         click.echo(f"{archive} exists already")
         return
     click.echo("making an archive of the classes of Spark's JVM; this is done once")
-    making = class_archive.making(java, archive)
+    making = class_archive.start_making(java, archive)
     try:
         status = making.wait()
     except BaseException:

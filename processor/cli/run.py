@@ -17,7 +17,7 @@ from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.machine import private_files
 from ikebana.processor.base.processes import Stopped, on_signals
-from ikebana.processor.base.texts import instead
+from ikebana.processor.base.texts import suggestion
 from ikebana.processor.cli.http_options import (
     AccessOptions,
     Number,
@@ -123,7 +123,7 @@ class Watching(NamedTuple):
 
 
 @contextmanager
-def watched(
+def serving_metrics(
     plan: Plan,
     settings: Settings,
     options: Watching,
@@ -246,7 +246,7 @@ def sinks_of(parts: "Mapping[str, DeliverPart]", here: Here) -> "Sinks":
     for name in places:
         if name not in parts:
             raise ConfigError(
-                f'--sink-at: {file} has no sink "{name}"{instead(name, parts)}',
+                f'--sink-at: {file} has no sink "{name}"{suggestion(name, parts)}',
                 hint="Name sinks of its section `deliver`.",
             )
     options = {"--bootstrap-servers": bootstrap_servers, "--checkpoint": checkpoint}
@@ -327,11 +327,11 @@ def _planned(read: "Callable[..., ConfiguredPlan]", *, refuse_changes: bool) -> 
     """Read the file, with the columns that have come since it was written."""
     from ikebana.processor.cli import later
 
-    pipeline = later.with_new(read, note)
+    pipeline = later.read_with_new_columns(read, note)
     if refuse_changes:
-        from ikebana.processor.cli.plan import demand_unchanged
+        from ikebana.processor.cli.plan import require_unchanged
 
-        demand_unchanged(*pipeline)
+        require_unchanged(*pipeline)
     return pipeline
 
 
@@ -350,7 +350,7 @@ def _watch(
     ) -> "AbstractContextManager[Monitor | None]":
         if where is None:
             return nullcontext()
-        return watched(plan, settings, options, where, say, (sinks.parts, board.figures))
+        return serving_metrics(plan, settings, options, where, say, (sinks.parts, board.figures))
 
     return watch
 
@@ -370,7 +370,7 @@ def _run(
     `read` reads the pipeline again.  Return whether to run again, with columns that were new in
     messages.
     """
-    from ikebana.processor.cli.later import Adding, with_new
+    from ikebana.processor.cli.later import Adding, read_with_new_columns
     from ikebana.processor.watching.display import BatchDisplay
     from ikebana.processor.watching.reports import Watchers
 
@@ -382,7 +382,7 @@ def _run(
         alone(plan.name),
         sinks.beside(board, display.say, once=once) as start_sinks,
     ):
-        adding = Adding(plan, stopping.ask, lambda: with_new(read, display.say))
+        adding = Adding(plan, stopping.ask, lambda: read_with_new_columns(read, display.say))
         watchers: list[Watcher] = [display, adding, *([] if monitor is None else [monitor])]
         try:
             # Importing Spark takes a second, and a mistake in the file is reported before it.

@@ -178,7 +178,7 @@ def _write_table(counts: RowCounts, output: str, types: Mapping[str, str]) -> No
     from pyarrow import csv, parquet
 
     from ikebana.serving.sql import table_of
-    from ikebana.serving.wire import flat
+    from ikebana.serving.wire import flat_for_csv
 
     table = table_of(((*data, counts[data]) for data in _in_order(counts)), types)
     if output == "table":
@@ -187,7 +187,7 @@ def _write_table(counts: RowCounts, output: str, types: Mapping[str, str]) -> No
     sink = pa.PythonFile(sys.stdout.buffer, mode="w")
     match output:
         case "csv":
-            csv.write_csv(flat(table), sink)
+            csv.write_csv(flat_for_csv(table), sink)
         case "parquet":
             parquet.write_table(table, sink)
         case _:

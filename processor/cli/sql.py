@@ -310,9 +310,9 @@ def _csv_text(table: "pa.Table") -> str:
     import pyarrow as pa
     from pyarrow import csv
 
-    from ikebana.serving.wire import flat
+    from ikebana.serving.wire import flat_for_csv
 
     sink = pa.BufferOutputStream()
-    csv.write_csv(flat(table), sink)
+    csv.write_csv(flat_for_csv(table), sink)
     content: bytes = sink.getvalue().to_pybytes()
     return content.decode()

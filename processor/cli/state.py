@@ -16,7 +16,7 @@ from ikebana.processor.base.machine import private_files
 if TYPE_CHECKING:
     from ikebana.arrangements.manifest import Manifest
     from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
-    from ikebana.processor.checkpoint.recovering import Left
+    from ikebana.processor.checkpoint.recovering import Remains
     from ikebana.processor.planning.edits import EditProblem
     from ikebana.processor.planning.plan import Plan
 
@@ -301,7 +301,7 @@ def recover_command(
     from ikebana.processor.kafka import rights
     from ikebana.processor.kafka import takeover as on_brokers
 
-    left = on_brokers.remains_of(plan, settings)
+    left = on_brokers.read_remains(plan, settings)
     if left.lease is None:
         raise _is_nothing(plan)
     problems = [*recovering.problems(plan, timeless), *recovering.rebuild_problems(plan, left)]
@@ -310,7 +310,7 @@ def recover_command(
     if problems:
         sys.exit(1)
     topics = [output.topic for output in plan.published if output.topic in left.read_back]
-    rights.demand(plan, settings, max(settings.shards, len(left.markers)), topics)
+    rights.require_rights(plan, settings, max(settings.shards, len(left.markers)), topics)
     if only_plan:
         return
     birth = on_brokers.recover(plan, settings, left, place)
@@ -337,7 +337,7 @@ def _is_nothing(plan: "Plan") -> CheckpointError:
     )
 
 
-def _recovery_lines(plan: "Plan", left: "Left", problems: "list[EditProblem]") -> list[str]:
+def _recovery_lines(plan: "Plan", left: "Remains", problems: "list[EditProblem]") -> list[str]:
     """Describe what is read again, the outputs, and the problems that prevent a recovery."""
     assert left.lease is not None
     lines = [f"pipeline {plan.name}, lost checkpoint {left.lease.checkpoint}", "", "inputs"]

@@ -53,11 +53,11 @@ from ikebana.processor.engine.budget import Budget, GatheredUpdates
 from ikebana.processor.engine.editing import (
     Editing,
     FilledPortion,
-    is_of_before,
+    is_of_old_plan,
+    not_before,
     output_intervals,
     portion,
-    remember,
-    shown_at,
+    store_updates,
 )
 from ikebana.processor.engine.joined_batch import BatchJoins
 from ikebana.processor.engine.joining import portions
@@ -179,7 +179,7 @@ class Flow:
     def fill(self, editing: Editing) -> FilledPortion:
         """Send a portion of the state through the old plan and the new one, if it takes one."""
         self._gather(editing.time)
-        of_before = [name for name in self.arriving if is_of_before(name)]
+        of_before = [name for name in self.arriving if is_of_old_plan(name)]
         arriving = {name: self.arriving.pop(name) for name in of_before}
         filling = portion(editing, self.store, arriving)
         for name, updates in filling.outputs.items():
@@ -298,7 +298,7 @@ class Flow:
 
     def sends_before(self, time: Time) -> bool:
         """Whether anything of times before one goes to other shards."""
-        return any(is_of_before(name) for name in self.hops) or any(
+        return any(is_of_old_plan(name) for name in self.hops) or any(
             update.time < time for updates in self.hops.values() for update in updates
         )
 
@@ -317,7 +317,7 @@ class Flow:
             # Errors of records that are read again may have times that are closed.
             since = max(lower, since or 0)
         if since is not None:
-            self.emitted[name] = GatheredUpdates(shown_at(self.emitted[name], since))
+            self.emitted[name] = GatheredUpdates(not_before(self.emitted[name], since))
         elif (
             not writes
             and (OUT, name) not in self._held
@@ -499,7 +499,7 @@ class Operators:
         editing = self._editing
         if editing is None or not editing.fills:
             return
-        remember(self._flow.store, self._flow.of_moving)
+        store_updates(self._flow.store, self._flow.of_moving)
         # Other shards first have to take the updates of earlier times that this one sent.
         if self._is_filled and not self._flow.sends_before(editing.time):
             self.done.append(FILLED)

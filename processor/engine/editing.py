@@ -48,7 +48,7 @@ from ikebana.processor.base.texts import shown
 from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.engine import replaying
-from ikebana.processor.engine.joined_batch import applied, sent
+from ikebana.processor.engine.joined_batch import apply_stage, rows_for_first_stage
 from ikebana.processor.engine.replaying import ArrangementPast, PastPortion, Replay
 from ikebana.processor.kernels import arrange, hold, reduce, upsert
 from ikebana.processor.kernels.arrange import Arrangement
@@ -74,7 +74,7 @@ _MARK = "before "
 Arriving = Mapping[str, Collection[KeyedUpdate]]
 
 
-def is_of_before(target: str) -> bool:
+def is_of_old_plan(target: str) -> bool:
     """Whether rows go to a join of the old plan, or to a stage of one."""
     return target.startswith(_MARK)
 
@@ -107,7 +107,7 @@ class JoinsBefore:
     def begin(self, join: str, rows: list[KeyedUpdate]) -> None:
         """Send data of a join's first input through their path."""
         first = next(self._path(join))
-        near, far, errors = sent(self._edit.before, first, rows)
+        near, far, errors = rows_for_first_stage(self._edit.before, first, rows)
         self.errors[join] += errors
         self.hops[_MARK + first.name] += far
         self._run(join, {first.name: near})
@@ -120,7 +120,7 @@ class JoinsBefore:
             if not rows:
                 continue
             arranged = self._arrangement(stage.looks_up)
-            for (to, hop), results, errors, _ in applied(plan, stage, rows, arranged):
+            for (to, hop), results, errors, _ in apply_stage(plan, stage, rows, arranged):
                 self.errors[join] += errors
                 if to is None:
                     self.results[join] += results
@@ -307,7 +307,7 @@ def portion(editing: Editing, store: Store, arriving: Arriving | None = None) ->
     """
     edit, time = editing.edit, editing.time
     filling, left = FilledPortion(), replaying.PORTION if editing.transition.takes else 0
-    if replaying.begins(store, editing.transition):
+    if replaying.is_first_portion(store, editing.transition):
         _clear(edit, store)
         filling.errors += _errors_waiting(edit, store)
     joins = JoinsBefore(edit, time, store)
@@ -346,7 +346,7 @@ def _clear(edit: Edit, store: Store) -> None:
 
 def _errors_waiting(edit: Edit, store: Store) -> list[KeyedUpdate]:
     """Retract the errors of ended parts that are in no topic yet: they wait for their times."""
-    waiting = hold.held(hold.OUT.of(store, ERRORS))
+    waiting = hold.held_updates(hold.OUT.of(store, ERRORS))
     ended = edit.ended_errors.of(waiting) if edit.ended_errors else ()
     return [update._replace(diff=-update.diff) for update in ended]
 
@@ -380,7 +380,7 @@ class _StatePast:
         return PastPortion(rows, count, after, errors)
 
 
-def remember(store: Store, emitted: Mapping[str, Sequence[KeyedUpdate]]) -> None:
+def store_updates(store: Store, emitted: Mapping[str, Sequence[KeyedUpdate]]) -> None:
     """Store a batch's updates of operators that an edit has not read to the end, by operator."""
     for root, updates in emitted.items():
         after = Replay(store, _FILL, root).next
@@ -461,7 +461,7 @@ class _Filler:
                 self._filling.errors += reduce.errors_of(rows, aggregates, shown(reduction.name))
 
 
-def shown_at(updates: Collection[KeyedUpdate], time: Time) -> list[KeyedUpdate]:
+def not_before(updates: Collection[KeyedUpdate], time: Time) -> list[KeyedUpdate]:
     """Move updates before `time` to `time`, for an output whose earlier times are closed."""
     moved = [update if update.time >= time else update._replace(time=time) for update in updates]
     return consolidated(moved)

@@ -298,7 +298,7 @@ class Evaluation:
         graph = progress.edges(self.plan)
         # Facts are known before their times are closed.
         now = 0 if self._covered and any(rows) else upper
-        while any(rows) or progress.behind(graph, self.frontiers, upper):
+        while any(rows) or progress.is_behind(graph, self.frontiers, upper):
             rows = self._step(rows, progress.advance_frontiers(graph, self.frontiers, now))
             now = upper
         return {
@@ -379,7 +379,7 @@ class Evaluation:
         reports = reports_of(emitted)
         self.greatest = max([self.greatest, *(report.greatest or 0 for report in reports.seen)])
         self._covered = {
-            name: input_times.covered(name, before, reports)
+            name: input_times.coverage_after(name, before, reports)
             for name, before in self._covered.items()
         }
         closed = progress.output_intervals(self.plan, intervals) if intervals else {}

@@ -20,15 +20,15 @@ from ikebana.processor.engine.joining import (
     Onward,
     Sources,
     StageOutput,
-    asked,
-    carried,
-    failed,
-    looking,
+    error_update,
+    key_sql_of,
+    lookup_stage,
     lookups,
-    onward,
     path_of,
     portions,
     results,
+    select_of,
+    where_onward,
 )
 from ikebana.processor.engine.replaying import ArrangementPast, Replay
 from ikebana.processor.kernels.arrange import Arrangement
@@ -114,11 +114,11 @@ class BatchJoins:
         if not rows:
             return
         arranged, budget = self._arrangements[stage.looks_up], self._budget.of(stage.join)
-        if stage.role == "lookup" and (compiled := looking(self._plan, stage)).is_locked:
+        if stage.role == "lookup" and (compiled := lookup_stage(self._plan, stage)).is_locked:
             interval = self._intervals[stage.name]
             yield from compiled.apply_locked(store, [*rows], interval, arranged, budget)
         else:
-            yield from applied(self._plan, stage, rows, arranged, budget)
+            yield from apply_stage(self._plan, stage, rows, arranged, budget)
 
     def hydrates(self, stage: JoinStage) -> bool:
         """Whether a stage gets a portion of the data from before its join began."""
@@ -138,7 +138,7 @@ class BatchJoins:
         origin = self._arrangements[self._joined.origins[stage.join]]
         replay = Replay(store, _HYDRATE, stage.join)
         data = replay.take(ArrangementPast(origin, self._hydrating[stage.join]))
-        return Begun(*sent(self._plan, stage, [*data.rows]), replay.is_done)
+        return Begun(*rows_for_first_stage(self._plan, stage, [*data.rows]), replay.is_done)
 
     def reach(self, stage: JoinStage) -> Time:
         """The time before which a stage takes rows.
@@ -175,7 +175,7 @@ class BatchJoins:
         return min([since[name], *begins, *asked])
 
 
-def applied(
+def apply_stage(
     plan: Plan,
     stage: JoinStage,
     rows: Collection[KeyedUpdate],
@@ -185,8 +185,8 @@ def applied(
     """Apply a stage that keeps no matches to rows; without a budget it may take any time."""
     budget = budget or Budget().of(stage.join)
     if stage.role == "lookup":
-        return looking(plan, stage).apply(rows, arranged, budget)
-    return extending(plan, stage).apply(rows, arranged, budget)
+        return lookup_stage(plan, stage).apply(rows, arranged, budget)
+    return extension_stage(plan, stage).apply(rows, arranged, budget)
 
 
 class Sent(NamedTuple):
@@ -197,7 +197,7 @@ class Sent(NamedTuple):
     errors: list[KeyedUpdate]
 
 
-def sent(plan: Plan, stage: JoinStage, rows: list[KeyedUpdate]) -> Sent:
+def rows_for_first_stage(plan: Plan, stage: JoinStage, rows: list[KeyedUpdate]) -> Sent:
     """The rows for a join's first stage, from data of its first input's arrangement."""
     stages = joined(plan)
     arrangement = catalog_of(plan).join(stage.join).paths[0].arrangement
@@ -287,7 +287,7 @@ class Extending:
                 counted = _Row(_COUNTED.pack(fewest, who), payload, None, row.time, row.diff)
                 groups.setdefault(at + 1 if goes_on else who, []).append(counted)
         role: Role = "count" if goes_on else "propose"
-        select = carried(self._columns())
+        select = select_of(self._columns())
         for to, group in groups.items():
             yield self._stage_output(role, to, group, select, candidates[to].key)
         budget.spend()
@@ -299,7 +299,7 @@ class Extending:
         candidate, variable = self._candidate, self._step.variable
         # The other candidates look the value up under the variable's name.
         select = [
-            *carried(self._columns(*self._completed(candidate))),
+            *select_of(self._columns(*self._completed(candidate))),
             (variable, candidate.value.sql),
         ]
         to = 0 if self._stage.candidate else 1
@@ -358,12 +358,12 @@ class Extending:
         if left:
             done = {who, *range(at + 1)}
             bound = [name for each in done for name in self._completed(candidates[each])]
-            select = carried(self._columns(*bound, self._step.variable))
+            select = select_of(self._columns(*bound, self._step.variable))
             to = left[0]
             return self._stage_output("validate", to, rows, select, candidates[to].data_key)
         join, path, number = self._join, self._path, self._stage.number
         select, key, parts = results(join, path, number, self._step.carries)
-        onto = onward(join, path, number + 1)
+        onto = where_onward(join, path, number + 1)
         maker = self._maker(select, key, self._step.predicates, last=onto.stage is None)
         return self._portion(onto, maker, rows, parts, counted=False)
 
@@ -396,7 +396,7 @@ class Extending:
         key: Sequence[Flat],
     ) -> StageOutput:
         onto = Onward(candidate_name(self._name, role, to), hop=True)
-        maker = self._maker(select, asked(key), (), last=False)
+        maker = self._maker(select, key_sql_of(key), (), last=False)
         return self._portion(onto, maker, rows, len(key), counted=True)
 
     def _maker(
@@ -426,13 +426,15 @@ class Extending:
         for at, key, value in zip(result.rows, result.keys, result.values, strict=True):
             row = rows[at]
             if not -LARGEST <= row.diff <= LARGEST:
-                large.append(failed(self._join.join.name, TOO_LARGE, row.time, row.diff))
+                large.append(error_update(self._join.join.name, TOO_LARGE, row.time, row.diff))
             elif not (parts and is_null(key, parts)):
                 whole = row.counted + value if counted else value
                 updates.append(KeyedUpdate(key, whole, row.time, row.diff))
                 of.append(at)
         name = self._join.join.name
-        errors = [failed(name, why, rows[at].time, rows[at].diff) for at, why in result.failed]
+        errors = [
+            error_update(name, why, rows[at].time, rows[at].diff) for at, why in result.failed
+        ]
         return StageOutput(onto, updates, large + errors, of)
 
 
@@ -447,7 +449,7 @@ class _Row(NamedTuple):
 
 
 @functools.lru_cache(maxsize=256)
-def extending(plan: Plan, stage: JoinStage) -> Extending:
+def extension_stage(plan: Plan, stage: JoinStage) -> Extending:
     """A stage of an extension, compiled once in a process."""
     join = catalog_of(plan).join(stage.join)
     return Extending(join, path_of(join, stage), stage)

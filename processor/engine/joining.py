@@ -54,7 +54,7 @@ from ikebana.processor.kernels.half_join import (
 )
 from ikebana.processor.linear.chain import any_null, is_null, key_sql, operator_error
 from ikebana.processor.linear.json_text import BLOB, JSON, quoted
-from ikebana.processor.linear.picking import picked, picking
+from ikebana.processor.linear.picking import picked_fields, picking_of
 from ikebana.processor.linear.query import Query, compiled, data_field_texts, field_texts
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope
 from ikebana.processor.linear.steps import Sql
@@ -129,7 +129,7 @@ class Maker:
             (*types.items(), *raw, (KEY, JSON), (VALUE, JSON)), open=False, declare=""
         )
         self._step = Sql(where=self._where, select=self._select, key=key)
-        self._picking = picking(picked((self._step,), self._scope.thawed()))
+        self._picking = picking_of(picked_fields((self._step,), self._scope.thawed()))
 
     @cached_property
     def _query(self) -> Query:
@@ -284,12 +284,12 @@ class Maker:
                 yield name, [None if each == b"null" else each for each in raw]
 
 
-def carried(columns: Iterable[str]) -> list[tuple[str, str]]:
+def select_of(columns: Iterable[str]) -> list[tuple[str, str]]:
     """A select of columns as they are."""
     return [(name, quoted(_AS_IT_IS + name)) for name in columns]
 
 
-def asked(key: Sequence[Flat]) -> str:
+def key_sql_of(key: Sequence[Flat]) -> str:
     """SQL for the key that a row asks for."""
     return key_sql(tuple(each.sql for each in key))
 
@@ -360,7 +360,7 @@ class LookupStage:
         self._locks = _locks(of.locked_by) if isinstance(of, AsOfJoin) and of.locked_by else None
         types = join.types
         sources = Sources(path.alias if stage.is_first else None, step.alias)
-        self.next = onward(join, path, stage.number + 1)
+        self.next = where_onward(join, path, stage.number + 1)
         # An as-of join decides on its matches before their results are computed.
         apart = step.predicates if as_of and (self._outer or self._locked) else ()
         self._test = (
@@ -418,7 +418,7 @@ class LookupStage:
                 looked = lookups(left, range(len(left)), sees_equal=self._sees_equal)
                 met = half_join(arranged, looked, watcher=budget)
                 for match in self._settled(left, met, None):
-                    if fits(match):
+                    if fits_64_bits(match):
                         yield match._replace(payload=some[match.payload].payload)
                     else:
                         large.append(self._error(TOO_LARGE, match))
@@ -481,8 +481,8 @@ class LookupStage:
         diffs = matches.diffs
         if diffs and not -LARGEST <= min(diffs) <= max(diffs) <= LARGEST:
             rows = list(map(matches.row, range(len(diffs))))
-            large = [self._error(TOO_LARGE, match) for match in rows if not fits(match)]
-            matches = Matches.of(match for match in rows if fits(match))
+            large = [self._error(TOO_LARGE, match) for match in rows if not fits_64_bits(match)]
+            matches = Matches.of(match for match in rows if fits_64_bits(match))
         payloads, data, times, diffs = matches
         if not times:
             return StageOutput(self.next, [], large)
@@ -496,7 +496,7 @@ class LookupStage:
         return StageOutput(self.next, updates, large + errors)
 
     def _error(self, reason: str, match: Match) -> KeyedUpdate:
-        return failed(self._name, reason, match.time, match.diff)
+        return error_update(self._name, reason, match.time, match.diff)
 
 
 def _locks(columns: Iterable[str]) -> locked.Locks:
@@ -515,7 +515,7 @@ def _locks(columns: Iterable[str]) -> locked.Locks:
 
 # A join of 64 tables has 4,032 stages.
 @functools.lru_cache(maxsize=8192)
-def looking(plan: Plan, stage: JoinStage) -> LookupStage:
+def lookup_stage(plan: Plan, stage: JoinStage) -> LookupStage:
     """A stage of lookups, compiled once in a process."""
     join = catalog_of(plan).join(stage.join)
     return LookupStage(join, path_of(join, stage), stage)
@@ -526,7 +526,7 @@ def path_of(join: Planned, stage: JoinStage) -> Path:
     return next(path for path in join.paths if path.alias == stage.alias)
 
 
-def onward(join: Planned, path: Path, number: int) -> Onward:
+def where_onward(join: Planned, path: Path, number: int) -> Onward:
     """Where rows go after the step before `number`."""
     if number == len(path.steps):
         return Onward(None, hop=False)
@@ -547,7 +547,7 @@ def results(
         return [(name, column.sql) for name, column in join.select], join.key.sql, 0
     after = path.steps[number + 1]
     key = after.key if isinstance(after, Lookup) else after.candidates[0].key
-    return carried(carries), asked(key), len(key)
+    return select_of(carries), key_sql_of(key), len(key)
 
 
 def lookups(
@@ -569,12 +569,12 @@ def _asking(
     return keys, values, times, diffs  # type: ignore[return-value]
 
 
-def failed(join: str, reason: str, time: int, diff: int) -> KeyedUpdate:
+def error_update(join: str, reason: str, time: int, diff: int) -> KeyedUpdate:
     """The error record of a combination that cannot be evaluated."""
     return KeyedUpdate(None, operator_error(join, reason, None), time, within(diff))
 
 
-def fits(of: Match | KeyedUpdate) -> bool:
+def fits_64_bits(of: Match | KeyedUpdate) -> bool:
     """Whether its diff fits into 64 bits."""
     return -LARGEST <= of.diff <= LARGEST
 

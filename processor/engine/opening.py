@@ -18,7 +18,7 @@ from ikebana.processor.checkpoint.checkpoint import (
     Checkpoint,
     CheckpointFiles,
     Logged,
-    newborn,
+    birth_of,
 )
 from ikebana.processor.checkpoint.edit_plan import EditPlan, Rescaled, recorded
 from ikebana.processor.checkpoint.evolution import edit_to, ineffective_hints
@@ -106,9 +106,9 @@ class KafkaWorld:
         kafka, plan, birth = settings.reading_kafka, desired.plan, self._birth
         client.reach(kafka)
         shards = settings.shards if birth is None else max(birth.shards, settings.shards)
-        rights.demand(plan, settings, shards)
+        rights.require_rights(plan, settings, shards)
         begin = Inputs(plan, kafka).start(_read_before(self._checkpoint, birth))
-        self._newborn = newborn(
+        self._newborn = birth_of(
             settings.checkpoint, plan, settings.shards, begin, tasks=desired.tasks or 0
         )
 
@@ -177,7 +177,7 @@ class KafkaWorld:
         """Finish the start with its last step: say what runs, and remove what nobody can use."""
         self._announce(step)
         if step.finishes:
-            rights.demand(step.plan, self._settings, step.birth.shards)
+            rights.require_rights(step.plan, self._settings, step.birth.shards)
             self._on_step("finishing pending rows under the previous plan")
         else:
             # Nobody can use older layouts any more.
@@ -219,7 +219,7 @@ class KafkaWorld:
         edit = edit_to(birth, plan)
         if edit is None or not edit.read_back:
             return []
-        rights.demand(plan, settings, birth.shards, edit.read_back)
+        rights.require_rights(plan, settings, birth.shards, edit.read_back)
         return [
             f'what output "{shown(output)}" has had is '
             + own_topics.contents_words(

@@ -113,7 +113,7 @@ class Replay:
         self._place.delete(self._at)
 
 
-def begins(store: Store, transition: Transition) -> bool:
+def is_first_portion(store: Store, transition: Transition) -> bool:
     """Whether this is a shard's first portion of an edit; forget all of earlier edits if so."""
     place = parts.EDIT.of(store, "")
     mark = msgspec.msgpack.encode((transition.at, transition.number))

@@ -53,7 +53,7 @@ from ikebana.processor.checkpoint.commits import (
     Holder,
     Marker,
     goes_on,
-    replaced,
+    replaced_refusal,
     verdict,
 )
 from ikebana.processor.checkpoint.refusal import Refusal
@@ -511,4 +511,4 @@ def _stop_if_replaced(job: Job, shard: int) -> None:
     """
     last = last_marker(job, shard)
     if last is not None and last.incarnation > job.incarnation:
-        raise replaced(job.plan.name, job.incarnation, last.incarnation).error()
+        raise replaced_refusal(job.plan.name, job.incarnation, last.incarnation).error()

@@ -165,7 +165,7 @@ def _explained(plan: Plan, physical: planner.Physical, settings: Settings | None
             *_local_functions(plan),
         ),
         costs=tuple(costs(plan, physical)),
-        sharing=(*operators.sharing(plan), *added(plan)),
+        sharing=(*operators.shared_arrangements(plan), *added_state(plan)),
         estimates=tuple(estimates(plan, physical)),
         warnings=tuple(operators.warnings(plan)),
         settings=() if settings is None else tuple(setting_lines(plan, settings)),
@@ -210,7 +210,7 @@ def _unused(plan: Plan) -> Iterator[str]:
             yield f"Operator {operator.name} runs nowhere: no output shows it."
 
 
-def added(plan: Plan) -> Iterator[str]:
+def added_state(plan: Plan) -> Iterator[str]:
     """Describe the state that each output adds, and the state it shares with earlier outputs.
 
     Outputs that share nothing but upserts are left out.

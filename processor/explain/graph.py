@@ -222,7 +222,7 @@ class _Drawing:
 
     def _branch(self, root: str, at: str) -> None:
         """Add the passes after a root, whose box is `at`, and their arrows."""
-        fed, arranges = operators.fed(self._plan), operators.arranges(self._plan)
+        fed, arranges = operators.boxes_of_feeds(self._plan), operators.arranges(self._plan)
         for number, branch in enumerate(self._physical.branches[root]):
             ends = []
             for name in branch.outputs:
@@ -281,7 +281,7 @@ def output_lines(plan: Plan, output: Output) -> Iterator[str]:
     yield f"topic {output.topic}, as {output.format}"
     yield f"progress in {output.progress_topic}"
     yield f"promises {promise}: {_PROMISES[promise]}"
-    if outputs.watches(plan, output):
+    if outputs.watches_values(plan, output):
         yield "watched: its state has each key's rows, and a second value of a key is an error"
     if output.name == ERRORS:
         yield _POLICIES[plan.on_error]

@@ -155,7 +155,7 @@ def _join_written(join: Join) -> list[str]:
     return lines if join.strategy == "auto" else [*lines, f"strategy: {join.strategy}"]
 
 
-def fed(plan: Plan) -> Mapping[str, str]:
+def boxes_of_feeds(plan: Plan) -> Mapping[str, str]:
     """Return the id of the box to which each feed leads."""
     stages = joined(plan).stages
     return {
@@ -251,7 +251,7 @@ def exchanges_of(plan: Plan, join: str, alias: str) -> int:
     return max(map(upto, ends))
 
 
-def sharing(plan: Plan) -> Iterator[str]:
+def shared_arrangements(plan: Plan) -> Iterator[str]:
     """Count the distinct arrangements of all joins, besides state that is kept anyway."""
     if not plan.joins:
         return

@@ -224,7 +224,7 @@ def _whole(plan: Plan, source: Input, physical: Physical) -> str:
             f"output {listed(shown)} {'shows' if len(shown) == 1 else 'show'} whole rows"
         )
     # For aggregates the reason is in their arguments.
-    fed = operators.fed(plan)
+    fed = operators.boxes_of_feeds(plan)
     functions = dict.fromkeys(
         name
         for branch, reason in readers

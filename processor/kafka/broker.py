@@ -203,7 +203,7 @@ os._exit(status if status >= 0 else 128 - status)
 """
 
 
-def leashed(
+def start_guarded(
     command: Sequence[str],
     folder: Path,
     log: IO[bytes],
@@ -389,7 +389,7 @@ class Broker:
             self._java, self._lib, "kafka.Kafka", PROPERTIES, options=self.jvm_options
         )
         with self.log_file.open("ab") as log:
-            self._leash, self.pid = leashed(command, self.data, log)
+            self._leash, self.pid = start_guarded(command, self.data, log)
         if self.pid is None:
             raise self._not_started(f'"{self._java}" could not be run')
 

@@ -48,10 +48,10 @@ def jars(java: Path) -> Path:
     Raises:
         BrokerError: the jars could not be fetched; the message names Ivy's log.
     """
-    return once(jars_folder(), lambda private, log_file: _fetch(java, private, log_file))
+    return fetched_once(jars_folder(), lambda private, log_file: _fetch(java, private, log_file))
 
 
-def once(folder: Path, fetch: Callable[[Path, Path], None]) -> Path:
+def fetched_once(folder: Path, fetch: Callable[[Path, Path], None]) -> Path:
     """Return `folder`; if it does not exist yet, `fetch` makes its content.
 
     `fetch(private, log_file)` puts the content into `lib` in a private folder.  `folder` appears

@@ -86,7 +86,7 @@ _AWAY_IN_TEXT = re.compile(
 )
 
 
-def away(error: BaseException) -> AwayError | None:
+def away_error(error: BaseException) -> AwayError | None:
     """Make an AwayError of an error of Kafka that may pass by itself; None for others."""
     if not isinstance(error, KafkaException):
         return None
@@ -96,7 +96,7 @@ def away(error: BaseException) -> AwayError | None:
     return AwayError(f"the brokers did not answer: {cause.str()}")
 
 
-def away_in(text: str) -> str | None:
+def away_name_in(text: str) -> str | None:
     """Find the name of such an error in a text; None if there is none."""
     match = _AWAY_IN_TEXT.search(text)
     return match[0] if match else None

@@ -40,7 +40,7 @@ from ikebana.processor.base.texts import moment
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.reader import DeletedError, Range, RangeReader, progress_record
-from ikebana.processor.kafka.snapshots import Snapshots, passed
+from ikebana.processor.kafka.snapshots import Snapshots, refuse_deleted
 from ikebana.processor.kafka.topics import ReadTopics
 
 # The content of a message: key, value and headers.
@@ -189,7 +189,7 @@ class DiffTopic:
         for partition, begin in self._topics.offsets(topics.beginnings, self.topic).items():
             if begin > last.ends.get(partition, 0):
                 usable = [] if self.snapshots is None else self.snapshots.usable()
-                raise PassedError.of(passed(self.topic, last.upper, usable))
+                raise PassedError.of(refuse_deleted(self.topic, last.upper, usable))
         self._go_on(last, progress_at)
 
     def _go_on(self, last: ProgressRecord, progress_at: int) -> None:
@@ -213,7 +213,7 @@ class DiffTopic:
             usable = [] if self.snapshots is None else self.snapshots.usable()
             if not usable:
                 raise
-            raise PassedError.of(passed(self.topic, self.frontier or 0, usable)) from error
+            raise PassedError.of(refuse_deleted(self.topic, self.frontier or 0, usable)) from error
 
     def _parts(self) -> Iterator[TopicPart]:
         end = self._progress_end()

@@ -140,7 +140,7 @@ def follow(
     return _Batches(settings, topic, form, resume, since)
 
 
-def goes_on(form: str) -> bool:
+def can_go_on(form: str) -> bool:
     """Return whether a reader of this format can go on where another one has stopped.
 
     In other formats the old value of a key is in an earlier message, which may be compacted away.

@@ -318,7 +318,7 @@ class Inputs:
     def _describe(self, ids: Mapping[str, str]) -> bool:
         """Ask for the topics and their partitions; return whether they have changed."""
         described = topics.describe(self._admin, self._topics)
-        similar = functools.partial(near, self._admin)
+        similar = functools.partial(similar_topic, self._admin)
         if (refusal := topics_refusal(self._topics, described, ids, similar)) is not None:
             raise refusal.error()
         changed = described != self._descriptions
@@ -410,7 +410,7 @@ class DatedInputs:
             self._learned_at, self._learned = (last.batch, ends), {}
         which = frozenset(idle.items())
         if which not in self._learned:
-            self._learned[which] = input_times.learned(
+            self._learned[which] = input_times.after_reports(
                 self._plan, last.input_times, reports, last.positions, ends, idle
             )
         return self._learned[which]
@@ -547,7 +547,7 @@ class MissingTopic(NamedTuple):
         return f'topic "{self.topic}" of input {self.input}{meant}'
 
 
-def near(admin: AdminClient, topic: str) -> str | None:
+def similar_topic(admin: AdminClient, topic: str) -> str | None:
     """The existing topic with a name similar to this one; None if the brokers list none."""
 
     def ask() -> Collection[str]:
@@ -557,7 +557,7 @@ def near(admin: AdminClient, topic: str) -> str | None:
     return texts.did_you_mean(topic, patiently(ask, "the brokers"))
 
 
-def missing(plan: Plan, admin: AdminClient) -> dict[str, str]:
+def missing_topics(plan: Plan, admin: AdminClient) -> dict[str, str]:
     """The missing topics, each with its input; empty if the brokers refuse to describe them."""
     beside = read_whole(plan)
     readers: dict[str, str] = {}
@@ -572,7 +572,7 @@ def missing(plan: Plan, admin: AdminClient) -> dict[str, str]:
     return {name: reader for name, reader in readers.items() if name not in there}
 
 
-def waited_for(
+def wait_for_topics(
     plan: Plan,
     settings: Mapping[str, str],
     read_before: Callable[[], Collection[str]],
@@ -593,14 +593,15 @@ def waited_for(
     admin = client.admin(settings)
     pause_s, due = _SAY_AFTER_S, 0.0
     said: dict[str, str] = {}
-    while absent := missing(plan, admin):
+    while absent := missing_topics(plan, admin):
         now = time.monotonic()
         if absent != said and not absent.keys().isdisjoint(read_before()):
             break
         if absent != said or now >= due:
             # Which topics there are is asked no more often than something is said.
             lacking = [
-                MissingTopic(reader, name, near(admin, name)) for name, reader in absent.items()
+                MissingTopic(reader, name, similar_topic(admin, name))
+                for name, reader in absent.items()
             ]
             tell([_notice(each) for each in lacking])
             say(f"waiting for {' and '.join(each.words() for each in lacking)}")

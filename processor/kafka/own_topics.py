@@ -244,7 +244,7 @@ def contents_words(offsets: Ends) -> str:
     """Describe the offsets that are read of an output's topic."""
     if not offsets:
         return "left as it is, since its beginning is gone"
-    count = replays.left(replays.nothing_read(offsets))
+    count = replays.offsets_left(replays.nothing_read(offsets))
     where = "its own topic" if len(offsets) == 1 else "a snapshot of its own topic"
     return f"read from {where}, {counted(count, 'offset')}"
 

@@ -25,8 +25,12 @@ from ikebana.processor.base.machine import java_of
 from ikebana.processor.base.notices import Check, checked, refused
 from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.base.texts import counted, shown
-from ikebana.processor.checkpoint.checkpoint import Checkpoint, Logged, newborn
-from ikebana.processor.checkpoint.evolution import edit_to, ineffective_hints, resumed
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, Logged, birth_of
+from ikebana.processor.checkpoint.evolution import (
+    edit_to,
+    ineffective_hints,
+    with_checkpoint_names,
+)
 from ikebana.processor.checkpoint.next_step import Desired, Observed, next_step, observed_at
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.checkpoint.refusal import Refusal
@@ -250,7 +254,7 @@ def _of_inputs(settings: Settings, observed: Observed | None, ours: Rights) -> I
             yield lacking
         elif not isinstance(state, TopicRights):
             gone = read is not None and name in read.positions
-            yield _missing(what, inputs.near(admin, name), gone=gone)
+            yield _missing(what, inputs.similar_topic(admin, name), gone=gone)
         elif read is not None and read.topic_ids.get(name, state.topic.id) != state.topic.id:
             yield Check(
                 what,
@@ -312,11 +316,11 @@ def _together(
         return Check(what, "ok", _NEVER_RUN)
     if observed is None:
         nothing = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
-        birth = newborn(settings.checkpoint, plan, settings.shards, nothing)
+        birth = birth_of(settings.checkpoint, plan, settings.shards, nothing)
         logged = Logged(None, -1, -1)
     else:
         birth, logged = observed.birth, observed.logged
-    plan = resumed(birth, plan)
+    plan = with_checkpoint_names(birth, plan)
 
     def look() -> Logged:
         """Read the log's end now, with the commits from before the markers were read."""

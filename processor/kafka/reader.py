@@ -208,7 +208,7 @@ def progress_record(message: Message, refusal: type[IkebanaError]) -> ProgressRe
         ) from None
 
 
-def expired(missing: Range) -> DeletedError:
+def range_deleted(missing: Range) -> DeletedError:
     """Make the error for a range if the broker no longer has its beginning."""
     return DeletedError(
         f"cannot read {missing.topic}[{missing.partition}]@{missing.start}: the broker no "
@@ -228,7 +228,7 @@ def _at_the_end(error: KafkaError, span: Range | None, offset: int) -> bool:
         # An event of an abandoned range may come while others are read.
         if span is None:
             return False
-        raise expired(span)
+        raise range_deleted(span)
     if not error.retriable() and code not in client.AWAY:
         raise SourceError(f"could not read {span or 'a topic'}: {error.str()}")
     return False

@@ -154,7 +154,7 @@ def may_name_group(settings: Mapping[str, str], what: str) -> bool:
 def described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
     """Describe each topic with our rights on it: the topic, an error, or None if it is missing."""
     names = list(names)
-    asked = topics.collected(names)
+    asked = topics.collection_of(names)
 
     def ask() -> dict[str, State]:
         states: dict[str, State] = dict.fromkeys(names)

@@ -109,7 +109,7 @@ def newest(settings: Mapping[str, str], topic: str) -> list[Message]:
     return _messages(settings, topic, 0, _EACH_END)
 
 
-def some(settings: Mapping[str, str], topic: str) -> list[Message]:
+def first_and_last(settings: Mapping[str, str], topic: str) -> list[Message]:
     """Read a few of the first and last messages of a few partitions that have any.
 
     Raises:
@@ -271,7 +271,7 @@ def looked_at(
     source: Input,
     kafka: Mapping[str, str],
     registry: Mapping[str, str],
-    read: Callable[[Mapping[str, str], str], list[Message]] = some,
+    read: Callable[[Mapping[str, str], str], list[Message]] = first_and_last,
 ) -> tuple[list[Message], Look]:
     """Read messages of an input's topics, and look at them.
 

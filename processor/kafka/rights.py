@@ -179,7 +179,9 @@ def broker_settings(settings: Mapping[str, str]) -> dict[str, str]:
         return {}
 
 
-def demand(plan: Plan, settings: Settings, shards: int, read_back: Iterable[str] = ()) -> None:
+def require_rights(
+    plan: Plan, settings: Settings, shards: int, read_back: Iterable[str] = ()
+) -> None:
     """Refuse to continue if a right is missing, or a topic cannot be created.
 
     Raises:

@@ -61,7 +61,7 @@ def _is_usable(record: SnapshotRecord, available: Available) -> bool:
     )
 
 
-def chosen(
+def choose(
     records: Sequence[SnapshotRecord],
     available: Available,
     as_of: int | None,
@@ -82,7 +82,7 @@ def chosen(
     if candidates and not strict:
         return candidates[0]
     if candidates and as_of is not None:
-        return before_snapshots(available.topic, as_of, candidates[0].time)
+        return refuse_before_first(available.topic, as_of, candidates[0].time)
     partition, low = next(at for at in sorted(available.begins.items()) if at[1] > 0)
     return Refusal(
         Reason.LOST_BEGINNING,
@@ -96,7 +96,7 @@ def chosen(
     )
 
 
-def before_snapshots(topic: str, asked: int, first: int) -> Refusal:
+def refuse_before_first(topic: str, asked: int, first: int) -> Refusal:
     """Refuse a time before the oldest snapshot of a topic that has lost its beginning."""
     return Refusal(
         Reason.LOST_BEGINNING,
@@ -107,7 +107,7 @@ def before_snapshots(topic: str, asked: int, first: int) -> Refusal:
     )
 
 
-def passed(topic: str, upper: int, usable: Sequence[SnapshotRecord]) -> Refusal:
+def refuse_deleted(topic: str, upper: int, usable: Sequence[SnapshotRecord]) -> Refusal:
     """Refuse to go on at a frontier after which updates of the topic were deleted."""
     where = f"; it can be read as of {moment(usable[0].time)} and later times" if usable else ""
     return Refusal(
@@ -229,7 +229,7 @@ class Snapshots:
         """
         records = self.records()
         for left in reversed(range(_ATTEMPTS)):
-            choice = chosen(records, self.available(), as_of, strict=strict)
+            choice = choose(records, self.available(), as_of, strict=strict)
             if not isinstance(choice, Refusal):
                 return choice
             before, records = records, self.records()

@@ -33,11 +33,11 @@ from ikebana.processor.checkpoint.checkpoint import (
     Birth,
     Checkpoint,
     Logged,
-    newborn,
+    birth_of,
 )
 from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
 from ikebana.processor.checkpoint.inputs import topics_refusal
-from ikebana.processor.checkpoint.recovering import Left, Unclosed
+from ikebana.processor.checkpoint.recovering import Remains, Unclosed
 from ikebana.processor.checkpoint.takeover import OutputState, TakeoverState, lasting_topics
 from ikebana.processor.kafka import client, own_topics, rights, topics, transactions
 from ikebana.processor.kafka.progress_topic import last_progress
@@ -169,7 +169,7 @@ class KafkaBrokers:
         plan, settings, shards = self._plan, self._settings, self._shards
         if own_topics.create(plan, settings, shards, self.admin, existing):
             # The brokers report rights to a topic only when it exists.
-            rights.demand(plan, settings, shards)
+            rights.require_rights(plan, settings, shards)
 
     def commit_lease(self, lease: Lease) -> None:
         commit_lease(self.lease, self._plan, lease)
@@ -186,7 +186,7 @@ class KafkaBrokers:
         return TransactionalProducer(dict(self._sink), transactional_id, within_s)
 
 
-def remains_of(plan: Plan, settings: Settings) -> Left:
+def read_remains(plan: Plan, settings: Settings) -> Remains:
     """Read the topics of a pipeline; nothing is changed, and nobody is fenced.
 
     An instance that died may have left an open transaction.  What is after it is known from the
@@ -200,7 +200,7 @@ def remains_of(plan: Plan, settings: Settings) -> Left:
         return _Looking(plan, settings, brokers).left()
 
 
-def recover(plan: Plan, settings: Settings, left: Left, checkpoint: Checkpoint) -> Birth:
+def recover(plan: Plan, settings: Settings, left: Remains, checkpoint: Checkpoint) -> Birth:
     """Make the metadata of a checkpoint that goes on where the lost one has ended.
 
     `left` had no problems; any change since then is refused.
@@ -225,7 +225,9 @@ def recover(plan: Plan, settings: Settings, left: Left, checkpoint: Checkpoint) 
                 + "".join(f"; {each}" for each in problems),
                 hint="Look again with --plan.",
             )
-        birth = newborn(settings.checkpoint, plan, settings.shards, recovering.rebuild(plan, left))
+        birth = birth_of(
+            settings.checkpoint, plan, settings.shards, recovering.rebuild(plan, left)
+        )
         birth = replace(birth, id=lost, epoch=lease.epoch + 1, first_batch=left.batch + 1)
         ids = {
             name: left.topic_ids[name] for name in lasting_topics(plan) if name in left.topic_ids
@@ -264,7 +266,7 @@ class _Looking:
         self._plan, self._settings, self._brokers = plan, settings, brokers
         self._inputs: AdminClient = client.admin(settings.reading_kafka)
 
-    def left(self) -> Left:
+    def left(self) -> Remains:
         plan, brokers = self._plan, self._brokers
         read = topics.describe(self._inputs, plan.topics)
         if (refusal := topics_refusal(list(plan.topics), read, {})) is not None:
@@ -280,12 +282,12 @@ class _Looking:
         outputs = {o.name: brokers.shown(o, existing) for o in plan.published}
         had, lost = self._had(existing)
         ends = topics.ends(self._inputs, asked)
-        return Left(
+        return Remains(
             lease=lease,
             markers=last,
             outputs=outputs,
             unclosed={
-                output.name: recovering.unclosed(
+                output.name: recovering.unclosed_records(
                     self._unclosed(output, outputs[output.name], lost),
                     output.name,
                     -1 if (closed := outputs[output.name].last) is None else closed.batch,

@@ -43,7 +43,7 @@ NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION)
 
 def describe(admin: AdminClient, names: Iterable[str]) -> dict[str, TopicInfo]:
     """Describe the topics of these names that exist."""
-    asked = collected(names)
+    asked = collection_of(names)
 
     def ask() -> dict[str, TopicInfo]:
         described = {}
@@ -61,7 +61,7 @@ def describe(admin: AdminClient, names: Iterable[str]) -> dict[str, TopicInfo]:
     return patiently(ask, "the brokers")
 
 
-def collected(names: Iterable[str]) -> TopicCollection:
+def collection_of(names: Iterable[str]) -> TopicCollection:
     """The topics of these names; the client refuses to ask for an empty one."""
     return TopicCollection([name for name in names if name])
 

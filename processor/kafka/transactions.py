@@ -229,7 +229,7 @@ class TransactionalProducer:
                 hint=f"It is aborted by the brokers after {self._timeout_s:.0f} s; if batches "
                 "take longer, raise run.max_batch or lower source.max_records_per_batch.",
             )
-        if away := client.away(error):
+        if away := client.away_error(error):
             return away
         return SourceError(f"could not go on with transaction {self.id}: {cause.str()}")
 

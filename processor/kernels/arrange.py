@@ -36,7 +36,7 @@ from ikebana.processor.kernels.history import (
     RecentUpdates,
     count_before,
     move,
-    requeued,
+    queue_time,
     seen,
 )
 from ikebana.processor.kernels.layout import (
@@ -135,8 +135,8 @@ class Cell:
         """Stage the writes that store this cell under a key."""
         queued = None
         if self.past:
-            queued = requeued(self.queued, max(times[-2] for times in self.past.values()), since)
-        changed(changes, place, self.stored, self._entry(queued))
+            queued = queue_time(self.queued, max(times[-2] for times in self.past.values()), since)
+        stage_entry(changes, place, self.stored, self._entry(queued))
         move(changes, place, self.queued, queued)
 
     def _entry(self, queued: int | None) -> bytes | None:
@@ -183,7 +183,7 @@ def group_entry(count: int, size: int) -> bytes:
     return _GROUP + _encode((count, size))
 
 
-def changed(changes: EntryDict, place: bytes, old: bytes | None, new: bytes | None) -> None:
+def stage_entry(changes: EntryDict, place: bytes, old: bytes | None, new: bytes | None) -> None:
     """Stage an entry if it is another one than before."""
     if old != new:
         changes[place] = new
@@ -445,7 +445,7 @@ class Arrangement:
             count += change
             size += change * length
         if count > 1 and size > _SMALL_BYTES:
-            changed(changes, _KEY + key, group.stored, group_entry(count, size))
+            stage_entry(changes, _KEY + key, group.stored, group_entry(count, size))
             for place, cell in group.rows.items():
                 cell.write(changes, place, since)
             return
@@ -453,7 +453,7 @@ class Arrangement:
         for place, cell in self._cells(key, group):
             whole.data |= cell.data
             whole.past |= cell.past
-            changed(changes, place, cell.stored, None)
+            stage_entry(changes, place, cell.stored, None)
             move(changes, place, cell.queued, None)
         whole.write(changes, _KEY + key, since)
 
@@ -570,7 +570,7 @@ def _write(changes: EntryDict, key: bytes, cell: Cell, since: int) -> None:
     if len(data) <= 2 or (size := sum(map(len, data))) <= _LARGE_BYTES:
         cell.write(changes, place, since)
         return
-    changed(changes, place, cell.stored, group_entry(len(data), size))
+    stage_entry(changes, place, cell.stored, group_entry(len(data), size))
     move(changes, place, cell.queued, None)
     for datum, count in data.items():
         past = {datum: cell.past[datum]} if datum in cell.past else {}

@@ -136,7 +136,7 @@ def move(changes: EntryDict, place: bytes, old: int | None, new: int | None) -> 
         changes[_QUEUE + _packed(new) + place] = b""
 
 
-def requeued(queued: int | None, newest: int, since: int) -> int:
+def queue_time(queued: int | None, newest: int, since: int) -> int:
     """The time by which to queue an entry with the newest time `newest`.
 
     An entry stays where it is as long as that time is to come; otherwise entries that change often

@@ -170,7 +170,7 @@ def is_due(store: Store, upper: int) -> bool:
     return first is not None and _time_of(first[0]) < upper
 
 
-def held(store: Store) -> Iterator[KeyedUpdate]:
+def held_updates(store: Store) -> Iterator[KeyedUpdate]:
     """Yield all held updates, in order of time except within a block."""
     for place, entry in PrefixStore(store, _HELD).scan(b"", _packed(_least(store))):
         yield from _held_by(place, entry)
@@ -178,7 +178,7 @@ def held(store: Store) -> Iterator[KeyedUpdate]:
 
 def due_times(store: Store) -> list[int]:
     """The times of all held updates, in order."""
-    return sorted(update.time for update in held(store))
+    return sorted(update.time for update in held_updates(store))
 
 
 def waiting(store: Store, most: int) -> int:

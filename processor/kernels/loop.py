@@ -144,7 +144,7 @@ class Trace:
         return self._start + with_length(key) + digest
 
 
-def counted(group: Group, until: int) -> dict[bytes, int]:
+def counts_in_round(group: Group, until: int) -> dict[bytes, int]:
     """The counts of rows in a round; none of them is zero.
 
     >>> counted({b"a": {1: 1, 3: -1}, b"b": {2: 1}}, 2)
@@ -523,7 +523,7 @@ class _Grouping(_Running):
         errors = list(failed)
         for key, now_results in zip(keys, self._results_in(keys, now), strict=True):
             diffs = dict(now_results)
-            for result, count in counted(results.group(key), now).items():
+            for result, count in counts_in_round(results.group(key), now).items():
                 diffs[result] = diffs.get(result, 0) - count
             for result, diff in diffs.items():
                 if diff:
@@ -540,7 +540,7 @@ class _Grouping(_Running):
         whole = [
             KeyedUpdate(key, row, at, count)
             for at, key in enumerate(keys)
-            for row, count in counted(self._rows.group(key), now).items()
+            for row, count in counts_in_round(self._rows.group(key), now).items()
         ]
         results: list[_Counts] = [defaultdict(int) for _ in keys]
         reduced = self._node.results(whole) if whole else Pass((), ())

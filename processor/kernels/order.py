@@ -221,4 +221,4 @@ def canonical_of(number: Decimal) -> int | float | Decimal:
     """The canonical form; a sum beyond all doubles that has a fraction is rounded."""
     if number.adjusted() > _LARGEST_EXPONENT:
         return int(number.to_integral_value(ROUND_HALF_EVEN))
-    return canonical.exact(number)
+    return canonical.canonical_number(number)

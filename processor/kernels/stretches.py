@@ -90,7 +90,7 @@ class Stretch(msgspec.Struct, array_like=True, frozen=True):
     sums: tuple[Sums, ...]
 
     def __add__(self, other: "Stretch") -> "Stretch":
-        return in_turn((self, other), self)
+        return running_sums((self, other), self)
 
     def times(self, count: int) -> "Stretch":
         """Return the sums of copies of a single row."""
@@ -101,7 +101,7 @@ class Stretch(msgspec.Struct, array_like=True, frozen=True):
         return Stretch(count, groups, self.first, self.last, sums)
 
 
-def in_turn(stretches: Iterable[Stretch], nothing: Stretch) -> Stretch:
+def running_sums(stretches: Iterable[Stretch], nothing: Stretch) -> Stretch:
     """The sums of stretches, each behind the one before; `nothing` if they have no rows."""
     present = [each for each in stretches if each.rows]
     if len(present) < 2:
@@ -350,7 +350,11 @@ class Tree:
             if len(nodes) == 1:
                 node = nodes[0]
             else:
-                at = bisect_left(nodes, place, key=_by_start) if strictly else behind(nodes, place)
+                at = (
+                    bisect_left(nodes, place, key=_by_start)
+                    if strictly
+                    else count_up_to(nodes, place)
+                )
                 node = nodes[max(at - 1, 0)]
             path.append(node)
         return path
@@ -390,11 +394,11 @@ class Tree:
             else:
                 there = (row for row in self.rows_of(node) if row.count > 0)
                 parts = [row.alone.times(row.count) for row in there]
-            node.stretch = in_turn(parts, self.nothing)
+            node.stretch = running_sums(parts, self.nothing)
         return node.stretch
 
 
-def behind(nodes: list[StretchNode], place: bytes) -> int:
+def count_up_to(nodes: list[StretchNode], place: bytes) -> int:
     """How many stretches begin at a place or before it."""
     at = bisect_left(nodes, place, key=_by_start)
     return at + (at < len(nodes) and nodes[at].start == place)
@@ -461,7 +465,7 @@ class Ranked:
             if len(nodes) == 1:
                 node = nodes[0]
                 continue
-            at = max(behind(nodes, place) - 1, 0)
+            at = max(count_up_to(nodes, place) - 1, 0)
             before += sum(self._tree.sum(each).rows for each in nodes[:at])
             node = nodes[at]
         rows = self._tree.rows_of(node)
@@ -549,7 +553,7 @@ class Ranked:
     def fold(self, begin: int, end: int) -> Stretch:
         """The sums of the rows from one position up to another."""
         parts = self._parts(self._tree.root, begin, end) if begin < end else ()
-        return in_turn(parts, self._tree.nothing)
+        return running_sums(parts, self._tree.nothing)
 
     def _come_near(self, position: int) -> None:
         node, first = self._tree.root, 0

@@ -709,7 +709,7 @@ class UpsertArrangement:
             entry, place = entries.get(key), BEFORE + key
             old, queued = (entry[1], entry[0]) if entry else ([], None)
             past = [change for change in (*old, *self._fresh.get(key, ())) if change[0] >= since]
-            moved = history.requeued(queued, past[-1][0], since) if past else None
+            moved = history.queue_time(queued, past[-1][0], since) if past else None
             if entry or past:
                 changes[place] = _encode((moved, past)) if past else None
             history.move(changes, place, queued, moved)

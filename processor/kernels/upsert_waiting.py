@@ -113,7 +113,11 @@ def value_after(upsert: UpsertValue, value: bytes | None) -> bytes | None:
             return value
         upsert = upsert.good[0]
     if isinstance(upsert, Partial):
-        return None if value is None else canonical.completed(upsert.value, value, upsert.absent)
+        return (
+            None
+            if value is None
+            else canonical.complete_object(upsert.value, value, upsert.absent)
+        )
     return upsert
 
 
@@ -131,10 +135,10 @@ def combined(earlier: UpsertValue, upsert: UpsertValue) -> UpsertValue:
     if earlier is None:
         return Bad(upsert.record, (None,))
     if isinstance(earlier, Partial):
-        value = canonical.completed(upsert.value, earlier.value, upsert.absent)
+        value = canonical.complete_object(upsert.value, earlier.value, upsert.absent)
         both = tuple(name for name in upsert.absent if name in earlier.absent)
         return Partial(value, both, upsert.record)
-    return canonical.completed(upsert.value, earlier, upsert.absent)
+    return canonical.complete_object(upsert.value, earlier, upsert.absent)
 
 
 class Waiting(msgspec.Struct, array_like=True):

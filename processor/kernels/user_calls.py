@@ -20,7 +20,7 @@ import msgspec
 from ikebana.codecs import canonical
 from ikebana.processor.base import calls
 from ikebana.processor.base.texts import shown
-from ikebana.processor.linear.functions import function_named, name_of, raised
+from ikebana.processor.linear.functions import exception_line, function_named, name_of
 from ikebana.processor.linear.sql_functions import SqlFunction, fits
 
 
@@ -75,7 +75,7 @@ def _results(name: Callable[[], str], called: Callable[[], Any]) -> list[bytes]:
         # Whatever a user's function raises becomes an error record.
         if not calls.is_own_doing(error):
             raise
-        raise FailureError(f"{name()} {raised(error)}") from None
+        raise FailureError(f"{name()} {exception_line(error)}") from None
     if not several:
         problem = f"gave a {type(result).__name__} in place of a collection"
         raise FailureError(f"{name()} {problem}")

@@ -27,7 +27,7 @@ from ikebana.processor.kernels.aggregate_kinds import (
     user_kind,
 )
 from ikebana.processor.kernels.order import SortOrder, ordered, value_of
-from ikebana.processor.kernels.stretches import PartitionRow, Ranked, Stretch, Sums, in_turn
+from ikebana.processor.kernels.stretches import PartitionRow, Ranked, Stretch, Sums, running_sums
 from ikebana.processor.kernels.user_calls import UserState
 
 Unit = Literal["rows", "range", "groups"]
@@ -509,7 +509,7 @@ class WindowValues:
     def _folded(self, frame: Frame, segments: Sequence[RowPositions]) -> Stretch:
         """The sums of the rows of segments; those of a frame are derived from one near it."""
         if len(segments) != 1:
-            return in_turn([self.rows.fold(*each) for each in segments], self.rows.fold(0, 0))
+            return running_sums([self.rows.fold(*each) for each in segments], self.rows.fold(0, 0))
         ((begin, end),) = segments
         was_begin, was_end, total = self._folds.get(frame, (0, 0, self.rows.fold(0, 0)))
         # What has left the frame is subtracted; from a least value it cannot be.

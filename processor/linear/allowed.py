@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from ikebana.processor.base.texts import hint
-from ikebana.processor.linear.database import asked
+from ikebana.processor.linear.database import rows_of
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.sql_functions import is_long_name, short_name, user_aggregate
-from ikebana.processor.linear.syntax import Node, modified, tree_of
+from ikebana.processor.linear.syntax import Node, modifiers_of, tree_of
 
 # Names that SQL takes for functions if no column has the name.
 BARE_FUNCTIONS = {
@@ -58,7 +58,7 @@ def refuse_call(call: Node) -> None:
     if user_aggregate(name) is not None:
         raise ExpressionError(f"{short_name(name)}() {_AGGREGATE}{_remedy(name, _AGGREGATE)}")
     if is_long_name(name):
-        if more := modified(call):
+        if more := modifiers_of(call):
             raise ExpressionError(f"{short_name(name)}() is no aggregate: {more} has no meaning")
         return
     if reason := refused_functions().get(name):
@@ -69,7 +69,7 @@ def refuse_call(call: Node) -> None:
         raise ExpressionError(f"age() of one argument {_WITHIN}{_TIMES}")
     if name in _LIST_AGGREGATES:
         _refuse_aggregate(name, arguments)
-    if more := modified(call):
+    if more := modifiers_of(call):
         raise ExpressionError(f"{name}() is no aggregate: {more} has no meaning in it")
 
 
@@ -113,7 +113,7 @@ def text_of(node: Node) -> str:
 @functools.cache
 def aggregates() -> frozenset[str]:
     """The names of all aggregates."""
-    rows = asked(
+    rows = rows_of(
         "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'"
     )
     return frozenset(name.lower() for (name,) in rows)
@@ -122,7 +122,7 @@ def aggregates() -> frozenset[str]:
 @functools.cache
 def functions() -> frozenset[str]:
     """The names of all functions of values, built-in ones and macros."""
-    rows = asked(
+    rows = rows_of(
         "SELECT DISTINCT function_name FROM duckdb_functions() "
         "WHERE function_type IN ('scalar', 'macro')"
     )
@@ -138,7 +138,7 @@ def refused_functions() -> dict[str, str]:
     kinds: dict[str, set[str]] = {}
     macros: dict[str, set[str]] = {}
     fields = "lower(function_name), function_type, stability, macro_definition"
-    for name, kind, stability, definition in asked(f"SELECT {fields} FROM duckdb_functions()"):
+    for name, kind, stability, definition in rows_of(f"SELECT {fields} FROM duckdb_functions()"):
         kinds.setdefault(name, set()).add(kind)
         if kind == "scalar" and stability != "CONSISTENT":
             refused[name] = _WITHIN

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import msgspec
 
-from ikebana.processor.linear.database import asked, connection, first_line
+from ikebana.processor.linear.database import connection, first_line, rows_of
 from ikebana.processor.linear.duckdb_messages import TableTypes, in_words, names_in
 from ikebana.processor.linear.functions import FunctionError
 from ikebana.processor.linear.json_text import quoted
@@ -89,7 +89,7 @@ def _in_characters(text: str, value: Any) -> Any:
     }
 
 
-def bound(
+def columns_of(
     text: str, tables: TableTypes, functions: Mapping[str, str] = {}
 ) -> list[tuple[str, str]]:
     """The columns of a query over tables, with their types.
@@ -162,7 +162,7 @@ def types_of(expressions: Iterable[str], columns: Mapping[str, str]) -> list[str
 def constant(expression: str) -> Any:
     """The value of an expression without columns.  Raises: ExpressionError."""
     try:
-        ((value,),) = asked(f"SELECT {expression}")
+        ((value,),) = rows_of(f"SELECT {expression}")
     except duckdb.Error as error:
         raise ExpressionError(in_words(error)) from None
     return value

@@ -362,7 +362,7 @@ class _CallPart:
                 )
             except functions.FunctionError as error:
                 raise StepError(at, step.kind, str(error)) from None
-        self._logic = functools.reduce(functions.followed_by, logics)
+        self._logic = functools.reduce(functions.composed, logics)
         self._multiplies = next(
             (operator for operator, step in reversed(steps) if _multiplies(step)), steps[-1][0]
         )

@@ -151,7 +151,7 @@ class MemoryLimitError(Exception):
     """A statement needed more than `MOST_MEMORY`, although the machine has more."""
 
 
-def answer(
+def rows_over(
     sql: str, table: pa.Table, operator: str = "", what: str = "an expression"
 ) -> list[tuple[Any, ...]]:
     """All rows of the answer of a statement that reads `source_of(table.schema)`.
@@ -243,13 +243,13 @@ def _has_memory() -> bool:
     return True
 
 
-def described(sql: str, schema: pa.Schema) -> duckdb.DuckDBPyRelation:
+def relation_of(sql: str, schema: pa.Schema) -> duckdb.DuckDBPyRelation:
     """The relation of a statement over a table of these columns, which is not executed."""
     _database().source(schema)
     return connection().sql(sql)
 
 
-def asked(sql: str, *parameters: str | Sequence[str | None]) -> list[tuple[Any, ...]]:
+def rows_of(sql: str, *parameters: str | Sequence[str | None]) -> list[tuple[Any, ...]]:
     """All rows of a statement's answer."""
     try:
         rows: list[tuple[Any, ...]] = connection().execute(sql, list(parameters)).fetchall()

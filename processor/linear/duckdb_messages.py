@@ -7,7 +7,7 @@ retraction of a row repeats.
 import re
 from collections.abc import Callable, Mapping
 
-from ikebana.processor.base.texts import hint, instead
+from ikebana.processor.base.texts import hint, suggestion
 from ikebana.processor.linear.database import first_line
 from ikebana.processor.linear.scope import is_ours
 from ikebana.processor.linear.sql_functions import with_short_names
@@ -45,7 +45,7 @@ def _no_column(match: re.Match[str], error: str, tables: TableTypes) -> str:
     whose = "" if of is None else f' of "{of}"'
     names = {n for c in tables.values() for n in c} if of is None else set(tables.get(of, ()))
     # A column of that name may be in a table that is not read there.
-    close = _nearest(name, error) if not names or name in names else instead(name, names)
+    close = _nearest(name, error) if not names or name in names else suggestion(name, names)
     return f'there is no column "{name}"{whose}{close}'
 
 

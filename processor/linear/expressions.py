@@ -43,7 +43,7 @@ from ikebana.codecs.sql_type import (
 from ikebana.processor.base.texts import hint
 from ikebana.processor.linear.allowed import LOOSE, loose, refuse_bare, refuse_call
 from ikebana.processor.linear.bound_query import types_of
-from ikebana.processor.linear.database import asked, first_line
+from ikebana.processor.linear.database import first_line, rows_of
 from ikebana.processor.linear.duckdb_messages import in_words
 from ikebana.processor.linear.json_text import JSON, field_of, literal, quoted
 from ikebana.processor.linear.scope import (
@@ -183,7 +183,7 @@ def _failure(sql: str, columns: tuple[tuple[str, str, str], ...]) -> str | None:
     names = ", ".join(name for name, *_ in columns) or "c0"
     try:
         # Two rows, since DuckDB does not evaluate an expression over a constant null.
-        asked(f"SELECT {sql} FROM (VALUES ({row}), ({row})) each_({names})")
+        rows_of(f"SELECT {sql} FROM (VALUES ({row}), ({row})) each_({names})")
     except duckdb.ConversionException as error:
         return first_line(error).partition(_SOURCE)[0]
     except duckdb.Error:
@@ -288,7 +288,7 @@ def _obvious_type(node: Node, scope: Scope, type_of_cast: TypeOf) -> str | None:
 @functools.lru_cache(maxsize=256)
 def _argument_types(name: str, count: int) -> list[str | None]:
     """The likeliest types of a function's arguments."""
-    rows = asked(
+    rows = rows_of(
         "SELECT parameter_types FROM duckdb_functions() WHERE lower(function_name) = ? "
         "AND function_type = 'scalar'",
         name,
@@ -304,7 +304,7 @@ def _likeliest(kinds: set[str]) -> str | None:
 @functools.lru_cache(maxsize=256)
 def _result_type(name: str) -> str | None:
     """The type of a function's results, if it has one."""
-    rows = asked(
+    rows = rows_of(
         "SELECT DISTINCT return_type FROM duckdb_functions() WHERE lower(function_name) = ? "
         "AND function_type = 'scalar'",
         name,
@@ -574,7 +574,7 @@ def _type_text(cast: Node) -> str:
     """The type of a cast as SQL writes it in full."""
     child = {**tree("CAST(NULL AS BIGINT)"), "type_expr": cast["type_expr"]}
     try:
-        ((kind,),) = asked(f"SELECT typeof({text_of(child)})")
+        ((kind,),) = rows_of(f"SELECT typeof({text_of(child)})")
     except duckdb.Error as error:
         raise ExpressionError(in_words(error)) from None
     return str(kind)

@@ -3,7 +3,7 @@
 Each step is the one linear operator, `join_function`, with its own logic.  A logic is a function
 of one datum: `logic(data)` gives (data', time', diff') triples, and an update (data, time, diff)
 becomes (data', max(time, time'), diff * diff'); a time' of None is no later time.  It follows that
-the operator is linear, keeps no state, and that two of them in a row are one: `followed_by`.
+the operator is linear, keeps no state, and that two of them in a row are one: `composed`.
 
 Modules are searched where Python searches, and last in the folder of the pipeline file, so
 that no file there hides an installed module.  The folder is in an environment variable, which
@@ -190,7 +190,7 @@ Triple = tuple[Any, int | None, int]
 Logic = Callable[[Any], Iterable[Triple]]
 
 
-def followed_by(first: Logic, second: Logic) -> Logic:
+def composed(first: Logic, second: Logic) -> Logic:
     """The logic of `first`, then `second`, in one pass with no list in between."""
 
     def both(data: Any) -> Iterator[Triple]:
@@ -264,7 +264,7 @@ def guarded(operator: str, step: Call, *, raw_key: bool, raw_value: bool) -> Log
         except BaseException as error:
             if not calls.is_own_doing(error):
                 raise
-            return [(Failure(operator, f"{name} {raised(error)}", key), None, 1)]
+            return [(Failure(operator, f"{name} {exception_line(error)}", key), None, 1)]
         try:
             if problem := _problem(triples, step):
                 return [(Failure(operator, f"{name} {problem}", key), None, 1)]
@@ -294,7 +294,7 @@ _LONGEST_MESSAGE = 200
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
 
 
-def raised(error: BaseException) -> str:
+def exception_line(error: BaseException) -> str:
     """The exception of a user's function, in one line of bounded length.
 
     The message is the function's, and so may hold data.  It has to be the same whenever

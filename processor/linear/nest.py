@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from ikebana.codecs import sql_type
 from ikebana.codecs.sql_type import SqlType, type_of
-from ikebana.processor.linear.database import described, source_of
+from ikebana.processor.linear.database import relation_of, source_of
 from ikebana.processor.linear.duckdb_messages import in_words
 from ikebana.processor.linear.expressions import Expression, parse
 from ikebana.processor.linear.json_text import (
@@ -51,7 +51,7 @@ from ikebana.processor.linear.scope import (
 )
 from ikebana.processor.linear.sql_functions import as_written
 from ikebana.processor.linear.steps import Negate, Sql
-from ikebana.processor.linear.syntax import called
+from ikebana.processor.linear.syntax import call_of
 from ikebana.processor.linear.typed_json import TEXT, from_json, type_of_field, type_of_whole
 
 ROW, DIFF, BEGIN, END, BAD = (f"{OURS}{name}" for name in ("row", "diff", "begin", "end", "bad"))
@@ -274,7 +274,7 @@ def _nested(innermost: str, layers: Sequence[str]) -> str:
 
 
 def _types_of(sql: str, schema: pa.Schema) -> dict[str, SqlType]:
-    relation = described(sql, schema)
+    relation = relation_of(sql, schema)
     types = [type_of(str(each)) for each in relation.types]
     return dict(zip(relation.columns, types, strict=True))
 
@@ -434,7 +434,7 @@ class _Nest:
 
     def _flat_map(self, name: str, text: str) -> None:
         self._names.require_free("flat_map", name)
-        call = called(text)
+        call = call_of(text)
         if call is not None and call[0] == "repeat_row":
             self._multiply("flat_map", call[1])
             return

@@ -102,7 +102,7 @@ class Picking:
         return all(map(_stays, self._kinds, columns))
 
 
-def picking(picked: Picked | None) -> Picking | None:
+def picking_of(picked: Picked | None) -> Picking | None:
     """The picking of a step; None if it does more, or picks a field of an unusual type."""
     if picked is None or not all(
         kind in _DIGITS or kind in (JSON, _TEXT) for kind in picked.kinds.values()
@@ -111,7 +111,7 @@ def picking(picked: Picked | None) -> Picking | None:
     return Picking(picked)
 
 
-def picked(steps: Sequence[Sql | Negate], scope: Scope) -> Picked | None:
+def picked_fields(steps: Sequence[Sql | Negate], scope: Scope) -> Picked | None:
     """What steps pick; None if they do more than pick fields, or may have a problem."""
     if len(steps) != 1 or not isinstance(step := steps[0], Sql):
         return None

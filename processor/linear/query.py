@@ -31,7 +31,7 @@ from ikebana.processor.linear.database import (
     BROKEN,
     MOST_MEMORY,
     MemoryLimitError,
-    answer,
+    rows_over,
     without_data,
 )
 from ikebana.processor.linear.json_text import spelled
@@ -45,7 +45,7 @@ from ikebana.processor.linear.nest import (
     field_column,
     statement,
 )
-from ikebana.processor.linear.picking import picked, picking
+from ikebana.processor.linear.picking import picked_fields, picking_of
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope, StepError
 from ikebana.processor.linear.steps import Negate, Sql
 from ikebana.processor.linear.typed_json import JsonColumn, column_of
@@ -110,9 +110,9 @@ def one_by_one(
     outcome: tuple[Results, list[FailedDatum]] | None = None
     for row in range(table.num_rows):
         try:
-            outcome = joined(outcome, outcome_of(table.slice(row, 1)))
+            outcome = united(outcome, outcome_of(table.slice(row, 1)))
         except StuckError as error:
-            raise of_row(error, None if keys is None else keys[row]) from None
+            raise stuck_row(error, None if keys is None else keys[row]) from None
         if time.monotonic() > until:
             raise StuckError(
                 f"{what} took more than {most_s:.4g} s for {row + 1:,} of {table.num_rows:,} rows",
@@ -142,7 +142,7 @@ def _expressions(steps: Sequence[Sql | Negate]) -> Iterator[str]:
         yield from (f"select.{name} {text}" for name, text in step.select or ())
 
 
-def joined(
+def united(
     one: tuple[Results, list[FailedDatum]] | None, other: tuple[Results, list[FailedDatum]]
 ) -> tuple[Results, list[FailedDatum]]:
     """Unite the outcomes of two runs of rows."""
@@ -154,7 +154,7 @@ def joined(
     return Results(*columns), one[1] + other[1]  # type: ignore[arg-type]
 
 
-def of_row(error: StuckError, key: Any) -> StuckError:
+def stuck_row(error: StuckError, key: Any) -> StuckError:
     """The error of a single row; it has a digest of the key, which may be secret."""
     if key is None:
         return error
@@ -195,8 +195,8 @@ class Query:
     def __init__(self, steps: Sequence[Sql | Negate], scope: Scope) -> None:
         self._steps, self._scope = steps, scope
         # What only picks columns needs no statement, unless a text is not of the usual form.
-        of = picked(steps, scope)
-        self._picking = picking(of)
+        of = picked_fields(steps, scope)
+        self._picking = picking_of(of)
         self._of = of or self._typed
         self.result = self._of.result
         self._whose, self._written = "", texts_of(steps)
@@ -282,7 +282,7 @@ class Query:
         except StuckError as error:
             if count == 1:
                 of_one = wholes.get(KEY)
-                raise of_row(error, None if of_one is None else of_one[0]) from None
+                raise stuck_row(error, None if of_one is None else of_one[0]) from None
         table = _table_of_texts(self._checked.schema, count, columns)
         return one_by_one(
             self._with_failures, table, wholes.get(KEY), f"operator {whose}: {self._written}"
@@ -324,7 +324,7 @@ class Query:
             (row,) = table.column(ROW).to_pylist()
             return results, [FailedDatum(row, 0, why, 1, None, None, None)]
         half = table.num_rows // 2
-        return joined(
+        return united(
             self._with_failures(table.slice(0, half)), self._with_failures(table.slice(half))
         )
 
@@ -379,7 +379,7 @@ class Query:
         return None
 
     def _results(self, form: Statement, table: pa.Table) -> tuple[Results, list[FailedDatum]]:
-        rows = answer(form.sql, table, self._whose, self._written)
+        rows = rows_over(form.sql, table, self._whose, self._written)
         turned = zip(*rows, strict=True) if rows else ((),) * len(form.columns)
         columns: dict[str, list[Any]] = dict(zip(form.columns, map(list, turned), strict=True))
         count = len(rows)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ikebana.processor.base.texts import instead
+from ikebana.processor.base.texts import suggestion
 from ikebana.processor.linear.json_text import JSON, field_of
 
 # The names of internal columns begin like this, in any case.
@@ -110,7 +110,7 @@ class Scope:
         if not self.open:
             # Such as "10": double quotes enclose a name.
             text = "" if name.isidentifier() else f"; a text stands in single quotes: '{name}'"
-            meant = instead(name, [*map(self.called, self.types)])
+            meant = suggestion(name, [*map(self.called, self.types)])
             raise ExpressionError(f'there is no column "{name}"{meant}{text}')
         return UNKNOWN if self.declare == UNKNOWN else JSON
 

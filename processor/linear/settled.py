@@ -66,7 +66,7 @@ def pairs(fields: Mapping[str, str], what: str) -> tuple[tuple[str, str], ...]:
     return tuple(fields.items())
 
 
-def two(pair: tuple[str, str], what: str) -> tuple[str, str]:
+def pair_of_texts(pair: tuple[str, str], what: str) -> tuple[str, str]:
     """Two texts, such as the aliases of a join.  Raises: ConfigError, for anything else."""
     if isinstance(pair, str) or len(texts(pair, what)) != 2:
         raise ConfigError(
@@ -83,16 +83,16 @@ def _refuse(what: str, value: object) -> NoReturn:
     )
 
 
-def tuples(value: Any) -> Any:
+def as_tuples(value: Any) -> Any:
     """A list as a tuple, a mapping as a tuple of pairs, and their items likewise.
 
     >>> tuples({"a": ["x", "y"]})
     (('a', ('x', 'y')),)
     """
     if isinstance(value, Mapping):
-        return tuple((name, tuples(each)) for name, each in value.items())
+        return tuple((name, as_tuples(each)) for name, each in value.items())
     if isinstance(value, list | tuple):
-        return tuple(map(tuples, value))
+        return tuple(map(as_tuples, value))
     return value
 
 
@@ -151,7 +151,7 @@ def _settled(what: str, value: Any, kind: Any) -> Any:
         return keys(value, what) if isinstance(value, str | list | tuple) else value
     kind = _collection(kind)
     if kind is None:
-        return tuples(value)
+        return as_tuples(value)
     if _has_only_texts(kind):
         with suppress(msgspec.ValidationError):
             return msgspec.convert(value, kind)

@@ -20,7 +20,12 @@ from typing import Any, NamedTuple
 from ikebana.codecs import sql_type
 from ikebana.codecs.sql_type import TypeTextError, parsed
 from ikebana.processor.base import calls
-from ikebana.processor.linear.functions import FunctionError, function_named, name_of, raised
+from ikebana.processor.linear.functions import (
+    FunctionError,
+    exception_line,
+    function_named,
+    name_of,
+)
 
 
 class SqlFunction(NamedTuple):
@@ -187,7 +192,7 @@ def _guarded(of: SqlFunction, function: Callable[..., Any]) -> Callable[..., Any
             if not calls.is_own_doing(error):
                 _ended.by = error
                 raise
-            raise CallError(f"{name} {raised(error)}") from None
+            raise CallError(f"{name} {exception_line(error)}") from None
         if result is not None and not fits(result, of.returns):
             raise CallError(f"{name} gave a {type(result).__name__} in place of {of.returns}")
         return result

@@ -19,7 +19,7 @@ import duckdb
 import msgspec
 
 from ikebana.codecs.sql_type import TypeTextError, parsed
-from ikebana.processor.linear.database import asked, first_line
+from ikebana.processor.linear.database import first_line, rows_of
 from ikebana.processor.linear.functions import FunctionError
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import ExpressionError
@@ -196,7 +196,7 @@ def _with_quotes(text: str) -> str:
 
 def _parsed(text: str) -> bytes:
     # The newline ends a comment at the end of the text.
-    ((tree,),) = asked("SELECT json_serialize_sql(?)", f"SELECT {text}\n")
+    ((tree,),) = rows_of("SELECT json_serialize_sql(?)", f"SELECT {text}\n")
     return str(tree).encode()
 
 
@@ -283,7 +283,7 @@ def remedy(problem: str, text: str) -> str:
 @functools.cache
 def _keywords() -> Mapping[str, str]:
     """The words of SQL, each with its category."""
-    return dict(asked("SELECT keyword_name, keyword_category FROM duckdb_keywords()"))
+    return dict(rows_of("SELECT keyword_name, keyword_category FROM duckdb_keywords()"))
 
 
 def _reserved() -> frozenset[str]:
@@ -315,7 +315,7 @@ def tree(text: str) -> Node:
     return root
 
 
-def written(node: Node) -> str:
+def sql_of(node: Node) -> str:
     """The expression of a SELECT node, as SQL."""
     statement = {"error": False, "statements": [{"node": node, "named_param_map": []}]}
     return _printed(msgspec.json.encode(statement).decode())
@@ -325,32 +325,32 @@ def text_of(node: Node) -> str:
     """An expression as SQL, without its alias.  Raises: ExpressionError."""
     if node["class"] == "COLUMN_REF":
         return _column_text(node["column_names"])
-    return written({**select_of("1"), "select_list": [{**node, "alias": ""}]})
+    return sql_of({**select_of("1"), "select_list": [{**node, "alias": ""}]})
 
 
 @functools.lru_cache(maxsize=4096)
 def _printed(tree: str) -> str:
     try:
-        ((sql,),) = asked("SELECT json_deserialize_sql(?)", tree)
+        ((sql,),) = rows_of("SELECT json_deserialize_sql(?)", tree)
     except duckdb.Error as error:
         raise ExpressionError(first_line(error)) from None
     return str(sql).removeprefix("SELECT ").removesuffix(";")
 
 
-def called(text: str) -> tuple[str, str] | None:
+def call_of(text: str) -> tuple[str, str] | None:
     """The function and the argument of an expression that is a call with one argument."""
     try:
         node = select_of(text)
         (root,) = node["select_list"]
-        if root.get("class") != "FUNCTION" or len(root["arguments"]) != 1 or modified(root):
+        if root.get("class") != "FUNCTION" or len(root["arguments"]) != 1 or modifiers_of(root):
             return None
-        argument = written({**node, "select_list": [root["arguments"][0]["expression"]]})
+        argument = sql_of({**node, "select_list": [root["arguments"][0]["expression"]]})
     except (ExpressionError, RecursionError):
         return None
     return root["function_name"].lower(), argument
 
 
-def modified(call: Node) -> str:
+def modifiers_of(call: Node) -> str:
     """The modifiers of a call: FILTER, ORDER BY, DISTINCT; empty if there are none."""
     if call.get("filter"):
         return "FILTER"
@@ -514,24 +514,24 @@ def renamed(value: Any, names: Mapping[tuple[str, str], tuple[str, ...]]) -> Any
     return changed(value, change)
 
 
-def equated(condition: Node) -> tuple[Node, Node] | None:
+def equality_sides(condition: Node) -> tuple[Node, Node] | None:
     """The sides of an equality; None if the condition is none."""
     if condition.get("type") != "COMPARE_EQUAL":
         return None
     return condition["left"], condition["right"]
 
 
-def bare(value: Any) -> Any:
+def unplaced(value: Any) -> Any:
     """The tree without places and aliases, so that equal expressions are equal.
 
     A type has its full name, however it is spelt.
     """
     if isinstance(value, list):
-        return [bare(item) for item in value]
+        return [unplaced(item) for item in value]
     if isinstance(value, dict):
         if value.get("class") == "TYPE":
             value = _in_full(value)
-        return {name: bare(item) for name, item in value.items() if name not in _PLACES}
+        return {name: unplaced(item) for name, item in value.items() if name not in _PLACES}
     return value
 
 

@@ -300,14 +300,14 @@ def fit(texts: Sequence[bytes], kind: SqlType) -> list[bool]:
     """Which texts of canonical JSON fit a type; null does."""
     import pyarrow as pa
 
-    from ikebana.processor.linear.database import MemoryLimitError, answer, source_of
+    from ikebana.processor.linear.database import MemoryLimitError, rows_over, source_of
 
     if not texts:
         return []
     column = [None if text == b"null" else text.decode() for text in texts]
     table = pa.table({"t": pa.array(column, pa.string())})
     try:
-        rows = answer(
+        rows = rows_over(
             f"SELECT TRY(struct_pack(v := {_read('t', kind, 0)})) IS NOT NULL "
             f"FROM {source_of(table.schema)}",
             table,

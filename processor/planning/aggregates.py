@@ -52,7 +52,7 @@ class ArrangedReduction(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def arranged(reduction: Reduce) -> ArrangedReduction:
+def split_reduction(reduction: Reduce) -> ArrangedReduction:
     """Split a reduction into step and aggregates.  Raises: AggregateError, with all faults."""
     if not reduction.is_of_aggregates:
         return ArrangedReduction(Sql(key=reduction.key), ())
@@ -173,7 +173,7 @@ def result_scope(reduction: Reduce, before: Scope) -> Scope:
         return Scope({KEY: before.types[KEY], VALUE: JSON}, open=True)
     types = {
         each.name: each.traits.type or before.types.get(each.field, JSON)
-        for each in arranged(reduction).aggregates
+        for each in split_reduction(reduction).aggregates
     }
     return Scope({**types, KEY: before.types[KEY], VALUE: JSON})
 

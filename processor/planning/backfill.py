@@ -21,7 +21,7 @@ import msgspec
 
 from ikebana.processor.base.offsets import Offsets
 from ikebana.processor.planning import planner
-from ikebana.processor.planning.identity import spelt
+from ikebana.processor.planning.identity import normal_spelling
 from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import (
     EventTime,
@@ -38,8 +38,8 @@ def read_again(before: Plan, after: Plan) -> tuple[str, ...]:
 
     Both plans have the names of the checkpoint.
     """
-    names = {source.name for source in core(before).inputs}
-    topics = set(core(before).topics)
+    names = {source.name for source in plan_without_backfill(before).inputs}
+    topics = set(plan_without_backfill(before).topics)
     return tuple(
         source.name
         for source in after.inputs
@@ -72,7 +72,7 @@ def origin_of(plan: Plan, source: Input) -> Input | None:
     return next(
         (
             each
-            for each in core(plan).inputs
+            for each in plan_without_backfill(plan).inputs
             if set(each.topics).issuperset(source.topics) and _dating(each) == dating
         ),
         None,
@@ -80,7 +80,7 @@ def origin_of(plan: Plan, source: Input) -> Input | None:
 
 
 def _is_known(plan: Plan, source: Input) -> bool:
-    return not set(core(plan).topics).isdisjoint(source.topics)
+    return not set(plan_without_backfill(plan).topics).isdisjoint(source.topics)
 
 
 def _dating(source: Input) -> object:
@@ -99,7 +99,7 @@ def _dating(source: Input) -> object:
         for column in source.columns
         if columns is None or column.name in columns
     )
-    event = msgspec.structs.replace(event, of=spelt(event.of))
+    event = msgspec.structs.replace(event, of=normal_spelling(event.of))
     return event, columns, declared, _reading(source)
 
 
@@ -107,7 +107,7 @@ def is_read_alike(plan: Plan, source: Input) -> bool:
     """Whether another input decodes the same keys as one that is read again."""
     return any(
         set(each.topics).issuperset(source.topics) and _reading(each) == _reading(source)
-        for each in core(plan).inputs
+        for each in plan_without_backfill(plan).inputs
     )
 
 
@@ -117,7 +117,7 @@ def _reading(source: Input) -> object:
     return key, source.value_format, source.tables, source.schema, source.options
 
 
-def beside(before: Plan, after: Plan) -> Plan | None:
+def backfill_plan(before: Plan, after: Plan) -> Plan | None:
     """Make the plan that reads inputs again for `after`, beside `before`.
 
     None if all that `after` needs is there.
@@ -125,7 +125,7 @@ def beside(before: Plan, after: Plan) -> Plan | None:
     names = read_again(before, after)
     if not names:
         return None
-    base = core(before)
+    base = plan_without_backfill(before)
     again = ((name, planner.physical(after).readings[name]) for name in names)
     readings = [
         (name, StoredReading(each.columns, each.key_filters, each.pushed)) for name, each in again
@@ -151,7 +151,7 @@ def on_errors_before(before: OnError, after: OnError) -> OnError:
     return "record" if after == "drop" else after
 
 
-def core(plan: Plan) -> Plan:
+def plan_without_backfill(plan: Plan) -> Plan:
     """The plan without the inputs that it reads again, and the operators that they fill."""
     if not plan.backfills:
         return plan
@@ -173,7 +173,7 @@ def has_caught_up(plan: Plan, positions: Offsets) -> bool:
     )
 
 
-def left(plan: Plan, positions: Offsets) -> int:
+def offsets_left(plan: Plan, positions: Offsets) -> int:
     """Count the offsets that are still to be read again."""
     return sum(
         max(0, end - positions.get(plan.position_key(source, topic), {}).get(partition, 0))

@@ -23,10 +23,10 @@ from ikebana.codecs.formats import OUTPUT_FORMATS
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import shown
 from ikebana.processor.planning import outputs, planner, progress
-from ikebana.processor.planning.backfill import core, why_not
+from ikebana.processor.planning.backfill import plan_without_backfill, why_not
 from ikebana.processor.planning.edits_resolved import WRITTEN, inputs_of_state
 from ikebana.processor.planning.graph import graph_of
-from ikebana.processor.planning.identity import lasting
+from ikebana.processor.planning.identity import without_free_settings
 from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.kinds import kind_of
@@ -165,7 +165,9 @@ class Edit:
         if after.on_error == "drop":
             return EndedErrors(everything=True)
         names = {source.name for source in after.inputs}
-        inputs = [source for source in core(before).inputs if source.name not in names]
+        inputs = [
+            source for source in plan_without_backfill(before).inputs if source.name not in names
+        ]
         named = {i.name for i in inputs if i.mode != "upsert" or before.shares_topics(i)}
         topics = {topic for source in inputs for topic in source.topics}
         formatted = [each.name for each in before.outputs if not each.traits.as_updates]
@@ -466,7 +468,7 @@ def _inputs(before: Plan, after: Plan) -> Iterator[EditProblem]:
                     if reader in names
                     else f'Call it "{reader}", as the input was called that has read the topic',
                 )
-        elif lasting(old) != lasting(source):
+        elif without_free_settings(old) != without_free_settings(source):
             yield EditProblem(
                 f"inputs.{source.name}",
                 f"was changed: {why_not(before, source) or _OTHER_TOPIC}",
@@ -504,7 +506,8 @@ def _readers(edit: Edit) -> Iterator[EditProblem]:
         source.name
         for source in edit.before.inputs
         if not any(
-            s.name == source.name and lasting(s) != lasting(source) for s in edit.after.inputs
+            s.name == source.name and without_free_settings(s) != without_free_settings(source)
+            for s in edit.after.inputs
         )
     }
     old = {shown(operator.name) for operator in edit.before.operators}
@@ -581,7 +584,7 @@ def _outputs(edit: Edit, used: Mapping[str, int]) -> Iterator[EditProblem]:
             yield _of_change(edit, before[output.name], output)
         if output.name not in edit.added:
             watched = [
-                outputs.watches(plan, each)
+                outputs.watches_values(plan, each)
                 for plan, each in ((edit.before, before[output.name]), (edit.after, output))
             ]
             if watched[0] != watched[1]:

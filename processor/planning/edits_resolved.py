@@ -13,8 +13,8 @@ import msgspec
 
 from ikebana.processor.base.texts import generation, shown
 from ikebana.processor.planning import planner
-from ikebana.processor.planning.backfill import core, why_not
-from ikebana.processor.planning.identity import lasting
+from ikebana.processor.planning.backfill import plan_without_backfill, why_not
+from ikebana.processor.planning.identity import without_free_settings
 from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import (
     Concat,
@@ -62,14 +62,14 @@ def as_written(plan: Plan) -> Plan:
     Inputs that are read again for an edit are left out.  If several generations have one name,
     only the last one keeps it; earlier ones get names that no other part has.
     """
-    plan = core(plan)
+    plan = plan_without_backfill(plan)
     sources = _written([*plan.inputs, *plan.operators])
     outputs = _written(plan.outputs)
     return replace(
         plan,
         inputs=tuple(replace(each, name=sources[each.name]) for each in plan.inputs),
         operators=tuple(
-            over(
+            with_renamed_input(
                 _renamed(kind_of(o).with_sources(o, sources.__getitem__), sources[o.name]), sources
             )
             for o in plan.operators
@@ -210,7 +210,7 @@ class _Resolving:
         free = [old for old in self._before.inputs if old.name not in used]
         candidates = [old for old in free if shown(old.name) == source.name]
         candidates = candidates or [old for old in free if _lasts(old, source)]
-        old_topics = set(core(self._before).topics)
+        old_topics = set(plan_without_backfill(self._before).topics)
         if candidates and (
             why_not(self._before, source) is not None or not old_topics.issuperset(source.topics)
         ):
@@ -252,7 +252,7 @@ class _Resolving:
             for source in kind.sources(operator)
         ]
         moved: Operator = kind.with_sources(operator, self._name_of)
-        moved = over(moved, self._called)
+        moved = with_renamed_input(moved, self._called)
         candidates = [
             each for each in self._by_base.get(name, ()) if each.name not in self._continued
         ]
@@ -308,7 +308,7 @@ class _Resolving:
         return replace(moved, name=f"{output.name}@{last + 1}" if last else output.name)
 
 
-def over(operator: Operator, named: Mapping[str, str]) -> Operator:
+def with_renamed_input(operator: Operator, named: Mapping[str, str]) -> Operator:
     """The operator with its input renamed, if it reads rows."""
     if not kind_of(operator).reads_rows:
         return operator
@@ -319,7 +319,7 @@ def over(operator: Operator, named: Mapping[str, str]) -> Operator:
 
 def _lasts(old: Input, new: Input) -> bool:
     """Whether two inputs are the same except for their names and settings that may change."""
-    return lasting(old) == lasting(replace(new, name=old.name))
+    return without_free_settings(old) == without_free_settings(replace(new, name=old.name))
 
 
 def _migrates(old: Operator | None, new: Operator) -> bool:

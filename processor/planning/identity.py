@@ -32,7 +32,7 @@ from ikebana.processor.planning.plan import EventTime, Input, Operator, Plan
 Decoded = Mapping[str, Collection[str] | None]
 
 
-def resumed(old: Plan, new: Plan, decoded: Decoded) -> Plan:
+def with_old_parts(old: Plan, new: Plan, decoded: Decoded) -> Plan:
     """The new plan, with equivalent inputs and operators taken from the old one.
 
     `decoded` has the columns that the old plan decodes, which may be more than it needs.
@@ -110,7 +110,7 @@ def _input_as_it_was(was: Input | None, now: Input, decoded: Decoded, new: Plan)
     return as_it_was
 
 
-def lasting(source: Input) -> Input:
+def without_free_settings(source: Input) -> Input:
     """An input without the settings that may always change: start, lateness and hints."""
     event, usual = source.event_time, EventTime()
     if event is not None:
@@ -131,8 +131,8 @@ def _bare(source: Input) -> Input:
     """The settings of an input that may never change."""
     event = source.event_time
     if event is not None and event.of is not None:
-        event = msgspec.structs.replace(event, of=spelt(event.of))
-    return lasting(replace(source, columns=(), metadata=(), event_time=event))
+        event = msgspec.structs.replace(event, of=normal_spelling(event.of))
+    return without_free_settings(replace(source, columns=(), metadata=(), event_time=event))
 
 
 def _unread(was: Input, now: Input, decoded: Decoded, new: Plan) -> bool:
@@ -186,24 +186,24 @@ def _spelt_value(name: str, value: Any) -> Any:
     if value is None:
         return None
     if isinstance(value, str):
-        return spelt(value)
+        return normal_spelling(value)
     if name == "flat_map":
-        return value[0], spelt(value[1])
+        return value[0], normal_spelling(value[1])
     if name in _PAIRS:
-        return tuple((column, spelt(text)) for column, text in value)
-    return tuple(map(spelt, value))
+        return tuple((column, normal_spelling(text)) for column, text in value)
+    return tuple(map(normal_spelling, value))
 
 
-def spelt(text: str) -> str:
+def normal_spelling(text: str) -> str:
     """An expression in a normal spelling; a text that is not an expression is unchanged.
 
     >>> spelt("orders>=2"), spelt("(orders  >= 2) -- enough"), spelt("orders::Numeric(5)")
     ('(orders >= 2)', '(orders >= 2)', 'CAST(orders AS DECIMAL(5, 0))')
     """
     # DuckDB takes a while to import, and memory: only where there is SQL.
-    from ikebana.processor.linear.syntax import select_of, with_full_types, written
+    from ikebana.processor.linear.syntax import select_of, sql_of, with_full_types
 
     try:
-        return written(with_full_types(select_of(text)))
+        return sql_of(with_full_types(select_of(text)))
     except (ExpressionError, RecursionError):
         return text

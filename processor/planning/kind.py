@@ -12,7 +12,7 @@ from ikebana.arrangements.store import PrefixStore
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.noted import NotedKind
 from ikebana.processor.base.rows import KeyedUpdate, Truncate, Upserts
-from ikebana.processor.base.texts import instead
+from ikebana.processor.base.texts import suggestion
 from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.kernels.loop import Program
 from ikebana.processor.kernels.reduce import Aggregate
@@ -152,7 +152,7 @@ class Around:
     def missing_input(self, path: str, name: str) -> Iterator[PlanProblem]:
         """Report that an input is missing, unless it may be in a part that was not read."""
         if not self.unread.may_have("inputs", name):
-            yield path, f"there is no input {name!r}{instead(name, self.inputs)}"
+            yield path, f"there is no input {name!r}{suggestion(name, self.inputs)}"
 
     def missing_collection(self, path: str, source: str) -> Iterator[PlanProblem]:
         """Report that a collection is missing, unless it may be in a part that was not read."""
@@ -170,7 +170,7 @@ class Around:
                 f"with upsert: {source}, and read that",
             )
         else:
-            yield path, f"there is no operator {source!r}{instead(source, self._collections)}"
+            yield path, f"there is no operator {source!r}{suggestion(source, self._collections)}"
 
 
 class OperatorKind(Generic[O_contra]):

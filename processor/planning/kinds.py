@@ -37,9 +37,9 @@ from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
 from ikebana.processor.linear.syntax import conjuncts, tree
 from ikebana.processor.planning.aggregates import (
     AggregateError,
-    arranged,
     in_order_of_types,
     result_scope,
+    split_reduction,
 )
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, Join, section_of
 from ikebana.processor.planning.kind import (
@@ -66,10 +66,10 @@ from ikebana.processor.planning.relations import (
     Keyed,
     Keys,
     Relation,
-    behind,
     derivation_of,
     equalities,
     joined,
+    keys_after,
     of_scopes,
 )
 
@@ -235,7 +235,7 @@ class LinearKind(OperatorKind[Linear]):
     def keys(
         self, operator: Linear, keyed: Callable[[str], Keyed], types: Mapping[str, str]
     ) -> Keys:
-        return _vouched(behind(keyed(operator.source), operator.steps), operator, types)
+        return _vouched(keys_after(keyed(operator.source), operator.steps), operator, types)
 
 
 class ConcatKind(OperatorKind[Concat]):
@@ -315,7 +315,7 @@ class ReduceKind(OperatorKind[Reduce]):
         return reduce.PART if operator.function is None else reduce_rows.PART
 
     def before(self, operator: Reduce) -> Sql:
-        return arranged(operator).step
+        return split_reduction(operator).step
 
     def single_valued(self, operator: Reduce) -> bool:
         # A function or a loop may give several values.
@@ -350,7 +350,7 @@ class ReduceKind(OperatorKind[Reduce]):
             if count > 1:
                 yield f"{of_aggregates}.{name}", f"the name is used {count} times"
         try:
-            arranged(operator)
+            split_reduction(operator)
         except AggregateError as error:
             for name, problem in error.problems:
                 yield f"{of_aggregates}.{name}", problem
@@ -362,13 +362,13 @@ class ReduceKind(OperatorKind[Reduce]):
                 catalog.tell(f"{path}.loop", problem)
         readable, wrong = operator, set()
         try:
-            arranged(operator)
+            split_reduction(operator)
         except AggregateError as error:
             # Their problems are reported already.
             wrong = {name for name, _ in error.problems}
             sound = tuple(each for each in operator.aggregates if each[0] not in wrong)
             readable = msgspec.structs.replace(operator, aggregates=sound)
-        step, aggregates = arranged(readable)
+        step, aggregates = split_reduction(readable)
 
         def place(at: StepProblem) -> str:
             if not at.part.startswith("select."):
@@ -416,7 +416,7 @@ def aggregates_of(operator: Reduce, catalog: Relations) -> tuple[Aggregate, ...]
 
     Raises: AggregateError, if an argument cannot be ordered.
     """
-    step, aggregates = arranged(operator)
+    step, aggregates = split_reduction(operator)
     scopes = catalog.relation(operator.source).scopes
     return in_order_of_types(aggregates, [result_of((step,), scope).scope for scope in scopes])
 

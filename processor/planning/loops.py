@@ -27,7 +27,7 @@ from ikebana.processor.linear.chain import chain
 from ikebana.processor.linear.json_text import JSON, quoted
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import AnyStep, Call, Sql, moves_time
-from ikebana.processor.planning.aggregates import arranged
+from ikebana.processor.planning.aggregates import split_reduction
 from ikebana.processor.planning.joins.binding import BoundJoin, alias_of
 from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.kind import Relations
@@ -66,7 +66,7 @@ def variable(name: str, columns: Sequence[tuple[str, str]]) -> Input:
     return Input(name, (name,), "diff", mode="diffs", columns=declared)
 
 
-def unfit(operator: Operator) -> str | None:
+def why_not_in_loop(operator: Operator) -> str | None:
     """Why an operator cannot be within a loop; None if it can."""
     match operator:
         case Linear(steps=steps) if any(map(moves_time, steps)):
@@ -94,7 +94,7 @@ def loop_problems(loop: Loop, catalog: Relations) -> Iterator[str]:
     """All problems of a loop."""
     named = {source.name for source in collections(loop)}
     for operator in loop.body:
-        if (problem := unfit(operator)) is not None:
+        if (problem := why_not_in_loop(operator)) is not None:
             yield f"{operator.name}: {problem}"
         named.add(operator.name)
     for each in loop.variables:
@@ -187,7 +187,7 @@ class _Planning:
             reduced = reduce.step(MemoryStore(), updates, Interval(0, until), aggregates, name)
             return Pass(*reduced)
 
-        before = self._steps(operator.source, [arranged(operator).step])
+        before = self._steps(operator.source, [split_reduction(operator).step])
         after = _as_they_are if behind is None else self._steps(operator.name, behind.steps)
         (number,) = self._inputs(operator)
         return GroupNode((number,), before, results, after)

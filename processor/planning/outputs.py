@@ -15,7 +15,7 @@ from ikebana.processor.linear.chain import result_of
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, Scope
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql, Step, moves_time
-from ikebana.processor.linear.syntax import called
+from ikebana.processor.linear.syntax import call_of
 from ikebana.processor.planning.catalog import Catalog, catalog_of
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin
@@ -35,7 +35,7 @@ from ikebana.processor.planning.relations import derivation_of
 
 
 @functools.lru_cache(maxsize=64)
-def watches(plan: Plan, output: Output) -> bool:
+def watches_values(plan: Plan, output: Output) -> bool:
     """Whether an output keeps state to find keys with several values, for its format."""
     return output.traits.single_value and promise(plan, output) != "upserts"
 
@@ -47,7 +47,9 @@ def promise(plan: Plan, output: Output) -> Promise:
     # datum has a negative count.
     if not output.source:
         revised = any(join.revises for join in plan.joins)
-        signed = any(signs(step) for o in plan.operators for _, step in kind_of(o).steps(o))
+        signed = any(
+            may_change_sign(step) for o in plan.operators for _, step in kind_of(o).steps(o)
+        )
         return "changes" if signed or revised else "collection"
     if catalog_of(plan).keyed(output.source).keys.is_unique([KEY]):
         return "upserts"
@@ -72,7 +74,7 @@ def why_negative(plan: Plan, way: Way) -> str | None:
     Counts of inputs in `mode: diffs` depend on their messages alone.
     """
     for name, step in way.steps:
-        if signs(step):
+        if may_change_sign(step):
             return name
     if (revises := what_revises(plan, way)) is not None:
         return revises
@@ -89,7 +91,7 @@ def what_revises(plan: Plan, way: Way) -> str | None:
     return next(filter(None, (what_revises(plan, other) for other in _behind(plan, way))), None)
 
 
-def signs(step: AnyStep) -> bool:
+def may_change_sign(step: AnyStep) -> bool:
     """Whether a step may change the sign of a diff."""
     match step:
         case Negate():
@@ -101,7 +103,7 @@ def signs(step: AnyStep) -> bool:
         case Sql():
             if step.flat_map is None:
                 return step.diff is not None
-            repeats = called(step.flat_map[1])
+            repeats = call_of(step.flat_map[1])
             return step.diff is not None or bool(repeats and repeats[0] == "repeat_row")
 
 
@@ -123,7 +125,9 @@ def _roots_behind(plan: Plan, way: Way) -> Iterator[str]:
 def _only_grows(plan: Plan, way: Way) -> bool:
     """Whether a way has insertions only."""
     appended = {source.name for source in plan.inputs if source.mode == "append"}
-    return way.root in appended and not any(signs(s) or moves_time(s) for _, s in way.steps)
+    return way.root in appended and not any(
+        may_change_sign(s) or moves_time(s) for _, s in way.steps
+    )
 
 
 _NOTHING_KNOWN = JSON

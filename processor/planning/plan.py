@@ -29,7 +29,7 @@ from ikebana.codecs.formats import (
 )
 from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.base.offsets import progress_topic
-from ikebana.processor.base.texts import instead
+from ikebana.processor.base.texts import suggestion
 from ikebana.processor.kernels.window_values import WindowFunction
 from ikebana.processor.linear.functions import name_of, why_not_portable
 from ikebana.processor.linear.settled import settle, settle_fields
@@ -195,11 +195,10 @@ class Input:
         what = f'input "{self.name}"'
         settle_fields(what, self, object.__setattr__)
         if self.value_format not in FORMATS:
-            raise ConfigError(
-                f"{what} has the format {self.value_format!r}{instead(self.value_format, FORMATS)}"
-            )
+            meant = suggestion(self.value_format, FORMATS)
+            raise ConfigError(f"{what} has the format {self.value_format!r}{meant}")
         try:
-            object.__setattr__(self, "start", starts.written(self.start))
+            object.__setattr__(self, "start", starts.text_of(self.start))
         except ValueError:
             raise ConfigError(
                 f"{what} starts at {self.start!r}; set it to {starts.FORMS}"

@@ -11,7 +11,7 @@ from ikebana.codecs.output_messages import namespace_of
 from ikebana.codecs.sql_type import TypeTextError
 from ikebana.errors import ConfigError
 from ikebana.processor.base.offsets import is_topic, progress_topic
-from ikebana.processor.base.texts import instead
+from ikebana.processor.base.texts import suggestion
 from ikebana.processor.linear.chain import ChainError, chain, result_of
 from ikebana.processor.linear.expressions import column_type
 from ikebana.processor.linear.json_text import BLOB, field_of
@@ -418,7 +418,7 @@ def _option_problems(source: Input) -> Iterator[PlanProblem]:
     for name, value in source.options:
         problem = ""
         if name not in options:
-            problem = f"is no option of {source.value_format}{instead(name, options)}"
+            problem = f"is no option of {source.value_format}{suggestion(name, options)}"
         elif options[name].choices and value not in options[name].choices:
             problem = f'is "{value}"; set it to one of: {", ".join(options[name].choices)}'
         elif not value and not options[name].may_be_empty:
@@ -456,7 +456,7 @@ def _column_problems(source: Input) -> Iterator[PlanProblem]:
     for part, columns in named.items():
         for name in columns:
             if declared and name not in declared:
-                yield f"{path}.{part}", f'there is no column "{name}"{instead(name, declared)}'
+                yield f"{path}.{part}", f'there is no column "{name}"{suggestion(name, declared)}'
     for name, count in Counter(column.name for column in source.columns).items():
         if count > 1:
             yield f"{path}.columns.{name}", f"is declared {count} times"

@@ -55,7 +55,7 @@ from ikebana.processor.planning.plan import Input, Plan, StoredReading
 from ikebana.processor.planning.relations import derivation_of
 
 
-def over_stored(
+def remaining_steps(
     pushed: Sequence[Named], branches: Sequence[tuple[Named, ...]], names: Collection[str]
 ) -> list[tuple[Named, ...]] | None:
     """The remaining steps of branches over rows to which `pushed` has been applied.
@@ -230,7 +230,7 @@ def _as_stored(
 ) -> tuple[Reading, tuple[Branch, ...]]:
     """Read an input as the checkpoint's state needs it, whatever the planner would choose."""
     if reading.pushed:
-        left = over_stored(reading.pushed, [branch.steps for branch in branches], names)
+        left = remaining_steps(reading.pushed, [branch.steps for branch in branches], names)
         assert left is not None, "rows are kept that lack something"
         branches = tuple(
             replace(branch, steps=steps) for branch, steps in zip(branches, left, strict=True)
@@ -255,7 +255,7 @@ def _has_rows(reading: Reading, plan: Plan, source: str) -> bool:
     graph, ways = graph_of(plan), _ways_to_inlets(plan)
     names = scope_of_input(plan.input(source)).types
     return all(
-        over_stored(
+        remaining_steps(
             reading.pushed,
             [_needed(b).steps for b in _branches(plan, root, ways.get(root, ()))],
             names,

@@ -122,7 +122,9 @@ def is_level(frontiers: Mapping[str, Time]) -> bool:
     return len(set(frontiers.values())) <= 1
 
 
-def behind(graph: Mapping[str, Edges], frontiers: Mapping[str, Time], source_upper: Time) -> bool:
+def is_behind(
+    graph: Mapping[str, Edges], frontiers: Mapping[str, Time], source_upper: Time
+) -> bool:
     """Whether a batch without records would advance an operator."""
     after = advance_frontiers(graph, frontiers, source_upper)
     begin = beginning(frontiers)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import KEY, SHORT, VALUE, ExpressionError, Scope, unknown
 from ikebana.processor.linear.steps import AnyStep, Call, Negate, Sql
-from ikebana.processor.linear.syntax import Node, columns, equated, tree
+from ikebana.processor.linear.syntax import Node, columns, equality_sides, tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +302,7 @@ class Keyed(NamedTuple):
     types: Mapping[str, str]
 
 
-def behind(source: Keyed, steps: Sequence[AnyStep]) -> Keys:
+def keys_after(source: Keyed, steps: Sequence[AnyStep]) -> Keys:
     """The keys after linear steps."""
     keys, names = source.keys, [KEY, VALUE, *source.types]
     for step in steps:
@@ -374,7 +374,7 @@ def equalities(conditions: Collection[Node], types: Mapping[str, str]) -> list[t
     """The pairs of columns, behind their aliases, that conditions declare equal."""
     pairs = []
     for node in conditions:
-        sides = [derivation_of_tree(side, 2, names=types) for side in equated(node) or ()]
+        sides = [derivation_of_tree(side, 2, names=types) for side in equality_sides(node) or ()]
         if sides and all(side.is_same for side in sides):
             pair = tuple(name for side in sides for name in side.of)
             one, other = (types.get(name, "?") for name in pair)

@@ -39,7 +39,7 @@ class AtOffsets(NamedTuple):
 StartPlace = Literal["earliest", "latest"] | AtTime | AtOffsets
 
 
-def written(start: object) -> str:
+def text_of(start: object) -> str:
     """The text of a start: a word, a time in UTC, or offsets.
 
     A time without a zone is one of UTC; a number has milliseconds since 1970.
@@ -68,7 +68,7 @@ def written(start: object) -> str:
 
 
 def place_of(start: str) -> StartPlace:
-    """The place that a text of `written` names."""
+    """The place that a text of `text_of` names."""
     if start == EARLIEST:
         return EARLIEST
     if start == LATEST:

@@ -14,7 +14,7 @@ from ikebana.processor.linear.bound_query import common_type, types_of
 from ikebana.processor.linear.json_text import BLOB, quoted
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope
 from ikebana.processor.linear.steps import Negate, Sql, Step
-from ikebana.processor.linear.syntax import Node, changed, columns, equated, text_of, tree
+from ikebana.processor.linear.syntax import Node, changed, columns, equality_sides, text_of, tree
 from ikebana.processor.planning.aggregates import AggregateError
 from ikebana.processor.planning.catalog import Catalog
 from ikebana.processor.planning.joins.binding import kind_as_data
@@ -110,7 +110,7 @@ Listed = list[tuple[str, Node]]
 """Expressions by the names of columns."""
 
 
-def free(name: str, used: set[str]) -> str:
+def unused_name(name: str, used: set[str]) -> str:
     """The name, with a number if it is used already; adds the result to `used`."""
     candidate, number = name, 1
     while candidate.lower() in used:
@@ -540,7 +540,7 @@ class Making:
 
 def _of_one_type(condition: str, tables: Mapping[str, Table]) -> str:
     """SQL of a condition; an equality of two tables with both sides cast to one type."""
-    if (sides := equated(tree(condition))) is None:
+    if (sides := equality_sides(tree(condition))) is None:
         return condition
     kinds: list[str] = []
     for side in sides:

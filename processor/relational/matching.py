@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ikebana.processor.base.texts import instead
+from ikebana.processor.base.texts import suggestion
 from ikebana.processor.linear.json_text import BLOB, quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
@@ -29,7 +29,7 @@ from ikebana.processor.linear.syntax import (
     column,
     columns,
     conjuncts,
-    equated,
+    equality_sides,
     renamed,
     shown,
     text_of,
@@ -44,7 +44,14 @@ from ikebana.processor.planning.relations import (
     equalities,
     left_joined,
 )
-from ikebana.processor.relational.making import Listed, Making, MakingError, Table, free, struct
+from ikebana.processor.relational.making import (
+    Listed,
+    Making,
+    MakingError,
+    Table,
+    struct,
+    unused_name,
+)
 from ikebana.processor.relational.rows import distinct
 
 Outer = Literal["left", "right", "full"]
@@ -71,7 +78,7 @@ class Conditions:
     @property
     def all(self) -> tuple[Node, ...]:
         """All of them."""
-        equalities = tuple(equal(one, other) for one, other in self.equalities)
+        equalities = tuple(equality(one, other) for one, other in self.equalities)
         return (*self.left, *self.right, *equalities, *self.others)
 
     def turned(self) -> "Conditions":
@@ -80,7 +87,7 @@ class Conditions:
         return Conditions(self.right, self.left, equalities, self.others)
 
 
-def equal(one: Node, other: Node) -> Node:
+def equality(one: Node, other: Node) -> Node:
     """The equality of two expressions."""
     return {
         "class": "COMPARISON",
@@ -125,7 +132,7 @@ def aliases_of(node: object) -> set[str]:
     return {names[0] for names in columns(node) if len(names) > 1}
 
 
-def over(text: str, relations: Mapping[str, Table], part: str) -> Node:
+def qualified(text: str, relations: Mapping[str, Table], part: str) -> Node:
     """Parse an expression in which each column is qualified by an input's alias.
 
     Raises: MakingError, as a problem of `part`.
@@ -143,7 +150,7 @@ def over(text: str, relations: Mapping[str, Table], part: str) -> Node:
         if column is None:
             raise MakingError(
                 f'input "{names[0]}": there is no column "{names[1]}"'
-                f"{instead(names[1], relation.types)}",
+                f"{suggestion(names[1], relation.types)}",
                 part,
             )
         meant[names[0], names[1]] = (names[0], column)
@@ -152,7 +159,7 @@ def over(text: str, relations: Mapping[str, Table], part: str) -> Node:
 
 
 def _pair(condition: Node, lefts: set[str], rights: set[str]) -> tuple[Node, Node] | None:
-    if (sides := equated(condition)) is None:
+    if (sides := equality_sides(condition)) is None:
         return None
     one, other = sides
     of_one, of_other = aliases_of(one), aliases_of(other)
@@ -165,14 +172,14 @@ def _pair(condition: Node, lefts: set[str], rights: set[str]) -> tuple[Node, Nod
     return None
 
 
-def without(alias: str, node: Node) -> Node:
+def without_alias(alias: str, node: Node) -> Node:
     """An expression over one input, with this alias removed from its columns."""
     names = {(names[0], names[1]): (names[1],) for names in columns(node) if names[0] == alias}
     result: Node = renamed(node, names)
     return result
 
 
-def met(
+def semi_join(
     making: Making,
     left: JoinSide,
     right: JoinSide,
@@ -237,33 +244,33 @@ def keys_of(
     Without equalities the keys are one row if the right has a row, and else empty.
     """
     names = [f"k{at}" for at, _ in enumerate(on.equalities)]
-    keys = [text_of(without(right.alias, node)) for _, node in on.equalities]
+    keys = [text_of(without_alias(right.alias, node)) for _, node in on.equalities]
     # Null equals nothing, so keys with a null never match.
     nonnull = [f"({key}) IS NOT NULL" for key in keys]
-    conditions = [text_of(without(right.alias, condition)) for condition in on.right]
+    conditions = [text_of(without_alias(right.alias, condition)) for condition in on.right]
     select = tuple(zip(names, keys, strict=True)) or (("k0", "true"),)
     step = Sql(where=(*conditions, *nonnull), select=select)
     selected = making.linear(right.relation, f"{what}.keys", step)
     equalities = [
-        equal(node, column(right.alias, name))
+        equality(node, column(right.alias, name))
         for (node, _), name in zip(on.equalities, names, strict=True)
     ]
     return equalities, distinct(making, selected, f"{what}.keys.once")
 
 
-def unmet(making: Making, left: JoinSide, right: JoinSide, on: Conditions, what: str) -> Table:
+def anti_join(making: Making, left: JoinSide, right: JoinSide, on: Conditions, what: str) -> Table:
     """An anti-join: the rows of the left that match no row of the right."""
-    rows, less = unmet_parts(making, left, right, on, what, own_columns(left))
+    rows, less = anti_join_parts(making, left, right, on, what, own_columns(left))
     # A subset of the rows has the unique columns of all of them.
     return making.together(what, rows, less, facts=rows.facts)
 
 
-def unmet_parts(
+def anti_join_parts(
     making: Making, left: JoinSide, right: JoinSide, on: Conditions, what: str, select: Listed
 ) -> list[Table]:
     """Two collections with an anti-join as their sum: all rows, and the negated matches."""
-    matched = met(making, left, right, on, f"{what}.met", select)
-    listed = [(name, text_of(without(left.alias, node))) for name, node in select]
+    matched = semi_join(making, left, right, on, f"{what}.met", select)
+    listed = [(name, text_of(without_alias(left.alias, node))) for name, node in select]
     is_all = select == own_columns(left) and making.is_whole(left.relation)
     if making.may_lack_keys(left.relation.name) or left.relation.key == BLOB:
         # A join writes keys as JSON, and a missing key as null; both parts must agree to cancel.
@@ -325,7 +332,7 @@ def _facts(
         for side in (left, right)
         for name in (*side.relation.types, KEY)
     }
-    pairs = equalities([equal(*pair) for pair in on.equalities], types)
+    pairs = equalities([equality(*pair) for pair in on.equalities], types)
     origins = {name: derivation_of_tree(node, 2, names=types) for name, node in select}
     if kind == "left":
         # A row of the right without a match has its own key.
@@ -352,7 +359,7 @@ def outer_of(
             pairs = [(node, column(matched.alias, name)) for name, node in of_side]
             on = Conditions((), (), null_safe(pairs), ())
             columns = [(name, _with_nulls(node, other)) for name, node in select]
-            parts += unmet_parts(making, side, matched, on, f"{kind}.rest", columns)
+            parts += anti_join_parts(making, side, matched, on, f"{kind}.rest", columns)
     return making.together(kind, *parts)
 
 
@@ -366,7 +373,7 @@ def _alone(
 ) -> list[Table]:
     """Collections with the unmatched rows of a side as their sum, nulls for the other side."""
     columns = [(name, _with_nulls(node, other)) for name, node in select]
-    return unmet_parts(making, side, other, on, what, columns)
+    return anti_join_parts(making, side, other, on, what, columns)
 
 
 def _with_nulls(node: Node, other: JoinSide) -> Node:
@@ -456,7 +463,7 @@ def outer_delta(
     select = parts.select
     if parts.key is not None:
         used = {name.lower() for name, _ in select}
-        select = [*select, (free("of_key", used), parts.key)]
+        select = [*select, (unused_name("of_key", used), parts.key)]
     for at, (each, right) in enumerate(zip(outer, rights, strict=True)):
         there = [*so_far.names, *_columns(right)]
         columns = parts.names_behind(there, at + 1)
@@ -494,7 +501,7 @@ class _Parts(NamedTuple):
         later = [self.on[behind:], [node for _, node in self.select], [self.key or {}]]
         read = {names[:2] for names in columns(later)}
         used: set[str] = set()
-        return {of: free("_".join(of), used) for of in there if of in read}
+        return {of: unused_name("_".join(of), used) for of in there if of in read}
 
 
 def _read(sides: Sequence[JoinSide], join: DeltaJoin, outer: Sequence[OuterInput]) -> _Parts:
@@ -519,13 +526,15 @@ def _read(sides: Sequence[JoinSide], join: DeltaJoin, outer: Sequence[OuterInput
                 f'"{alias}" is joined later; let it stand before "{each.alias}" under delta_join',
                 part,
             )
-    select = [(name, over(text, every, "select")) for name, text in join.select]
-    key = None if join.key is None else over(join.key, every, "key")
-    return _Parts(where, on, select, key, free("joined", {alias.lower() for alias in every}))
+    select = [(name, qualified(text, every, "select")) for name, text in join.select]
+    key = None if join.key is None else qualified(join.key, every, "key")
+    return _Parts(
+        where, on, select, key, unused_name("joined", {alias.lower() for alias in every})
+    )
 
 
 def _conditions(texts: Iterable[str], relations: Mapping[str, Table], part: str) -> list[Node]:
-    return [each for text in texts for each in conjuncts(over(text, relations, part))]
+    return [each for text in texts for each in conjuncts(qualified(text, relations, part))]
 
 
 def _matching(
@@ -535,7 +544,7 @@ def _matching(
     there = [each for side in inner for each in _columns(side)]
     if len(inner) == 1:
         (side,) = inner
-        conditions = [text_of(without(side.alias, node)) for node in parts.where]
+        conditions = [text_of(without_alias(side.alias, node)) for node in parts.where]
         relation = making.where(side.relation, "where", *conditions)
         return _SoFar(JoinSide(side.alias, relation), {each: each for each in there})
     columns = parts.names_behind(there, 0)

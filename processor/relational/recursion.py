@@ -41,7 +41,7 @@ from ikebana.processor.linear.syntax import (
     Token,
     closing,
     conjuncts,
-    equated,
+    equality_sides,
     items,
     replaced,
     text_of,
@@ -51,10 +51,10 @@ from ikebana.processor.linear.syntax import (
 )
 from ikebana.processor.linear.syntax import columns as columns_of
 from ikebana.processor.planning.aggregates import OF, ROW
-from ikebana.processor.planning.joins.binding import reached
+from ikebana.processor.planning.joins.binding import overlapping
 from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.kinds import kind_of
-from ikebana.processor.planning.loops import source_name, unfit, variable_name
+from ikebana.processor.planning.loops import source_name, variable_name, why_not_in_loop
 from ikebana.processor.planning.plan import Concat, Linear, Loop, LoopVariable, Operator, Reduce
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.making import (
@@ -101,7 +101,7 @@ def _looped(
     variables = {each.variable.name for each in recursions}
     operators = making.extract(variables)
     for operator in operators.values():
-        if (problem := unfit(operator)) is not None:
+        if (problem := why_not_in_loop(operator)) is not None:
             raise MakingError(problem)
     read = [name for each in operators.values() for name in kind_of(each).sources(each)]
     read += [each.result.name for each in recursions]
@@ -275,7 +275,7 @@ def recursive(
         if not _is_linear(making, variable):
             making.extract({variable.name})
             return rounds.result(limits)
-        table = rows.all_of(making, [base, part])
+        table = rows.union_all(making, [base, part])
         divided = carried(making.behind({variable.name}), variable, table)
         if not node["union_all"]:
             table = rows.distinct(making, table)
@@ -330,7 +330,7 @@ class _Rounds:
         part = making.select(part, "next", [*every, (number, f"{quoted(number)} + 1")])
         part = _of_types(making, part, variable.types, f'"{self._name}"')
         first = making.select(base, "first", [*every, (number, "0::BIGINT")])
-        table = rows.all_of(making, [first, part])
+        table = rows.union_all(making, [first, part])
         if not node["union_all"] and not node["key_targets"]:
             by = [(each, quoted(each), kind) for each, kind in base.types.items()]
             table = making.reduce(table, "once", by, [(number, f"min({quoted(number)})")])
@@ -391,7 +391,7 @@ class _Rounds:
         making, domain, fields = self._making, self._domain, [*self._outer, self._number]
         rounds = making.select(variable, "round", [(each, quoted(each)) for each in fields])
         if not self._view.node["key_targets"]:
-            rounds = rows.all_of(making, [rounds, self._empty()])
+            rounds = rows.union_all(making, [rounds, self._empty()])
         hidden = [(_ROUND, each, each) for each in fields]
         if domain is not None:
             of = dict(zip(domain.relation.types, self._outer, strict=True))
@@ -583,10 +583,10 @@ class _Needs:
         if selected is None:
             return False
         conditions = [each for text in join.where for each in conjuncts(_tree(text))]
-        pairs = (equated(each) for each in conditions)
+        pairs = (equality_sides(each) for each in conditions)
         sides = ([_column(side) for side in pair] for pair in pairs if pair is not None)
         joined = [frozenset(each for each in pair if each) for pair in sides if None not in pair]
-        equal = reached({selected}, joined)
+        equal = overlapping({selected}, joined)
         return all(
             any(
                 self.meets(each.relation, name)

@@ -38,9 +38,9 @@ def distinct(
     return making.reduce(source, what, _by_row(source), [(count, "count(*)")], once)
 
 
-def all_of(making: Making, sources: Sequence[Table]) -> Table:
+def union_all(making: Making, sources: Sequence[Table]) -> Table:
     """UNION ALL: each row as often as it is in all of the collections together."""
-    return making.together("union", *alike(making, sources))
+    return making.together("union", *with_columns_of_first(making, sources))
 
 
 def set_operation(
@@ -48,7 +48,7 @@ def set_operation(
 ) -> Table:
     """UNION, EXCEPT and INTERSECT of SQL; with `every`, their ALL variants."""
     if operation == "union":
-        union = all_of(making, sources)
+        union = union_all(making, sources)
         return union if every else distinct(making, union)
     first, *others = sources
     for other in others:
@@ -56,7 +56,7 @@ def set_operation(
     return first
 
 
-def alike(making: Making, sources: Sequence[Table]) -> list[Table]:
+def with_columns_of_first(making: Making, sources: Sequence[Table]) -> list[Table]:
     """The sources with columns renamed to those of the first.  Raises: MakingError."""
     first = sources[0]
     types = dict(first.types)
@@ -84,7 +84,7 @@ def _of_two(
     making: Making, operation: SetOperation, left: Table, right: Table, *, every: bool
 ) -> Table:
     """EXCEPT or INTERSECT: counts each row per side, and keeps it as often as the counts say."""
-    left, right = alike(making, (left, right))
+    left, right = with_columns_of_first(making, (left, right))
     side = left.free_column("side")
     marked = [
         making.select(

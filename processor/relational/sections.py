@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ikebana.processor.base import log_lines
-from ikebana.processor.base.texts import instead
+from ikebana.processor.base.texts import suggestion
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import ExpressionError
-from ikebana.processor.linear.syntax import Node, bare, conjuncts
+from ikebana.processor.linear.syntax import Node, conjuncts, unplaced
 from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.plan import ALL_READ, Input, Operator, PlanProblem, Unread
@@ -32,13 +32,13 @@ from ikebana.processor.relational.matching import (
     Conditions,
     JoinSide,
     Outer,
+    anti_join,
     by_side,
-    met,
     outer_delta,
     outer_inputs,
     outer_join,
-    over,
-    unmet,
+    qualified,
+    semi_join,
 )
 from ikebana.processor.relational.recursion import ROUNDS
 from ikebana.processor.relational.rows import Order, first_rows
@@ -86,7 +86,7 @@ def from_sql(name: str, text: str, key: str | None) -> Derived:
     return Derived(name, "sql", make, lambda: tables_of(text))
 
 
-def resolved(
+def translate(
     inputs: Iterable[Input], parts: Sequence[Operator | Derived], unread: Unread = ALL_READ
 ) -> Resolved:
     """Translate all derived sections, each after the collections that it reads.
@@ -161,7 +161,7 @@ def source_of(pipeline: KnownRelations, making: Making, name: str) -> Table:
     if pipeline.hides(name):
         raise ReportedError
     if name not in every:
-        raise MakingError(f"there is no operator {name!r}{instead(name, every)}")
+        raise MakingError(f"there is no operator {name!r}{suggestion(name, every)}")
     if name in pipeline or name in pipeline.pending:
         return pipeline.relation(name)
     return making.rows_of(name)
@@ -203,7 +203,7 @@ def matching(name: str, kind: str, inputs: NamePairs, on: Sequence[str]) -> Deri
 
     def last(making: Making, relations: list[Table]) -> Table:
         left, right = _sides(inputs, relations)
-        take = met if kind == "semi_join" else unmet
+        take = semi_join if kind == "semi_join" else anti_join
         return take(making, left, right, _conditions(on, left, right), kind.partition("_")[0])
 
     return _derived(name, kind, [source for _, source in inputs], last)
@@ -300,7 +300,7 @@ def _order(text: str, relation: Table) -> Order:
 def column_of(name: str, relation: Table, part: str) -> None:
     """Refuse a name that is no column.  Raises: MakingError."""
     if name not in relation.types:
-        raise MakingError(f'there is no column "{name}"{instead(name, relation.types)}', part)
+        raise MakingError(f'there is no column "{name}"{suggestion(name, relation.types)}', part)
 
 
 def _sides(inputs: NamePairs, relations: list[Table]) -> tuple[JoinSide, JoinSide]:
@@ -320,7 +320,7 @@ def _conditions(on: Sequence[str], left: JoinSide, right: JoinSide) -> Condition
 
 
 def _over(text: str, left: JoinSide, right: JoinSide, part: str) -> Node:
-    return over(text, {side.alias: side.relation for side in (left, right)}, part)
+    return qualified(text, {side.alias: side.relation for side in (left, right)}, part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,7 +432,7 @@ def _refuse_more(query: str, where: str, part: str, text: str) -> None:
         raise MakingError(f"{text}: {error.problem}", part) from None
     other: Node = query_tree("SELECT 1 FROM t")
     part_node: Any = node[where]
-    is_whole = bare({**node, where: other[where]}) == bare(other)
+    is_whole = unplaced({**node, where: other[where]}) == unplaced(other)
     if where == "select_list":
         (only, *more) = part_node
         is_whole = is_whole and not more and only["class"] == "WINDOW" and not only["alias"]

@@ -31,7 +31,6 @@ from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.sql_functions import short_name
 from ikebana.processor.linear.syntax import (
     Node,
-    bare,
     changed,
     column,
     columns,
@@ -39,6 +38,7 @@ from ikebana.processor.linear.syntax import (
     has_subquery,
     own_nodes,
     text_of,
+    unplaced,
 )
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational import rows
@@ -48,7 +48,7 @@ from ikebana.processor.relational.making import (
     Making,
     MakingError,
     Table,
-    free,
+    unused_name,
 )
 from ikebana.processor.relational.matching import Conditions, JoinSide, null_safe, outer_join
 from ikebana.processor.relational.recursion import RecursionLimits, limits_of, mutual
@@ -84,7 +84,7 @@ from ikebana.processor.relational.sql_scope import (
     output_names,
     stars_of,
 )
-from ikebana.processor.relational.sql_shape import as_duckdb, shaped
+from ikebana.processor.relational.sql_shape import as_duckdb, rewritten
 from ikebana.processor.relational.sql_subqueries import Subqueries, rank
 from ikebana.processor.relational.sql_whole import (
     By,
@@ -140,11 +140,11 @@ class _Columns:
 
     def of(self, node: Node) -> str:
         """The column of an expression; adds a hidden one if no column has it."""
-        plain = bare(node)
+        plain = unplaced(node)
         for name, other in self.every:
-            if bare(other) == plain:
+            if unplaced(other) == plain:
                 return name
-        self.hidden.append((free("by", self._used), node))
+        self.hidden.append((unused_name("by", self._used), node))
         return self.hidden[-1][0]
 
     def ordered(self, orders: Sequence[_Ordered]) -> list[Order]:
@@ -332,7 +332,7 @@ def _translated(
 
     text, others = without_calls(text)
     written = query_tree(text)
-    node = shaped(written)
+    node = rewritten(written)
     recursion = Recursion(tables, limits)
     query = QueryTranslation(making, pipeline, node, select, others, recursion, within)
     query.bind(as_duckdb(text, written), {NOW: "TIMESTAMP", "mz_now": "TIMESTAMP"})
@@ -427,7 +427,7 @@ _LIFTED = "ikebana_aggregate"
 def _with_columns(query: QueryTranslation, item: Item, listed: Listed) -> Item:
     """The item with further columns, which are hidden."""
     used = {name.lower() for name in item.relation.types}
-    fields = [free(name, used) for name, _ in listed]
+    fields = [unused_name(name, used) for name, _ in listed]
     columns = [(name, column(item.alias, name)) for name in item.relation.types]
     columns += [(field, each) for field, (_, each) in zip(fields, listed, strict=True)]
     relation = query.selected(Froms([item]), columns, "groups")
@@ -501,7 +501,7 @@ class _Select:
     def _keys(self, listed: Listed) -> Listed:
         """The columns of `by`, with names that no other column has."""
         used = {name.lower() for name, _ in listed}
-        return [(free("k", used), tree) for tree in self._by.columns(self._names)]
+        return [(unused_name("k", used), tree) for tree in self._by.columns(self._names)]
 
     def _has_groups(self) -> bool:
         """Whether rows are grouped; GROUP BY ALL groups by each column without an aggregate."""
@@ -529,8 +529,8 @@ class _Select:
         (item,) = names.froms.items
         is_total = bool(keys and not groups)
         sets = self._sets(keys, listed, groups)
-        bare_keys = [] if sets else [bare(tree) for _, tree in keys]
-        by = [*keys, *(each for each in groups if bare(each[1]) not in bare_keys)]
+        bare_keys = [] if sets else [unplaced(tree) for _, tree in keys]
+        by = [*keys, *(each for each in groups if unplaced(each[1]) not in bare_keys)]
         reduction = grouped(self._query, item, by, asked, sets=sets, of_none=is_total)
         over = reduction.over
         fields = [_field(over(tree)) for _, tree in keys]
@@ -561,13 +561,13 @@ class _Select:
     def _having(self, node: Node, groups: Listed) -> Node:
         """Resolve a condition of HAVING; names of groups hide names of the select list."""
         names = self._names
-        grouped_by = [bare(tree) for _, tree in groups]
+        grouped_by = [unplaced(tree) for _, tree in groups]
 
         def change(node: Node) -> Node | None:
             if is_aggregate(node):
                 return names.resolved(node)
             meant = names.column(node)
-            if meant is None or node["class"] == "SUBQUERY" or bare(meant) in grouped_by:
+            if meant is None or node["class"] == "SUBQUERY" or unplaced(meant) in grouped_by:
                 return meant
             return names.shown(node) or meant
 
@@ -594,7 +594,7 @@ class _Select:
         groups: Listed = []
         for each in self._node["group_expressions"]:
             name, tree = self._group(each, listed)
-            if not any(bare(tree) == bare(other) for _, other in groups):
+            if not any(unplaced(tree) == unplaced(other) for _, other in groups):
                 groups.append((name, tree))
         return groups
 
@@ -608,9 +608,9 @@ class _Select:
                 "a grouping set of nothing in a query that reads one around it is not supported; "
                 "write UNION ALL with a query without GROUP BY"
             )
-        trees = [bare(tree) for _, tree in groups]
+        trees = [unplaced(tree) for _, tree in groups]
         expressions = self._node["group_expressions"]
-        places = [trees.index(bare(self._group(each, listed)[1])) for each in expressions]
+        places = [trees.index(unplaced(self._group(each, listed)[1])) for each in expressions]
         of_keys = range(len(keys))
         return [{*of_keys, *(len(keys) + places[at] for at in members)} for members in sets]
 
@@ -621,7 +621,9 @@ class _Select:
         tree = self._names.resolved(each)
         if each["class"] == "COLUMN_REF":
             return each["column_names"][-1], tree
-        return next((name for name, other in listed if bare(other) == bare(tree)), "g"), tree
+        return next(
+            (name for name, other in listed if unplaced(other) == unplaced(tree)), "g"
+        ), tree
 
     def _behind(self, listed: Listed) -> _Behind:
         modifiers = {each["type"]: each for each in self._node["modifiers"]}

@@ -15,17 +15,24 @@ from ikebana.processor.linear.sql_functions import short_name, user_aggregate
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import (
     Node,
-    bare,
     changed,
     column,
     nodes,
     own_nodes,
     text_of,
     tree,
+    unplaced,
 )
 from ikebana.processor.planning.relations import Keys, KnownKeys
-from ikebana.processor.relational.making import Listed, Making, MakingError, Table, free, struct
-from ikebana.processor.relational.matching import without
+from ikebana.processor.relational.making import (
+    Listed,
+    Making,
+    MakingError,
+    Table,
+    struct,
+    unused_name,
+)
+from ikebana.processor.relational.matching import without_alias
 from ikebana.processor.relational.rows import Sorted, in_one_direction
 from ikebana.processor.relational.sql_scope import Item
 from ikebana.processor.relational.sql_whole import QueryTranslation
@@ -478,7 +485,7 @@ class Grouped:
         """Rewrite an expression of the query as one over the reduction.  Raises: SqlQueryError."""
 
         def change(node: Node) -> Node | None:
-            plain = bare(node)
+            plain = unplaced(node)
             result = next((other for each, other in self.replacements if each == plain), None)
             if result is None and node["class"] == "COLUMN_REF":
                 result = self._part(plain)
@@ -541,9 +548,9 @@ def grouped(
     calls_known, named = _aggregates(item, asked, of_groups, alias, used, of_none=of_none)
     if not named:
         # A group exists while it has a row, so it needs a count.
-        named["count(*)"] = free("count_star", used)
+        named["count(*)"] = unused_name("count_star", used)
     aggregates = [(name, text) for text, name in named.items()]
-    absent = free("absent", used)
+    absent = unused_name("absent", used)
     replacements += calls_known + _groupings(
         groups, asked, column(alias, absent) if sets else None
     )
@@ -568,7 +575,7 @@ def _groups(
     item: Item, groups: Listed, alias: str, used: set[str]
 ) -> tuple[list[_By | None], _Replacements]:
     """The grouping columns by position, and the replacements of their expressions."""
-    by_sql = [text_of(without(item.alias, node)) for _, node in groups]
+    by_sql = [text_of(without_alias(item.alias, node)) for _, node in groups]
     by: list[_By | None] = []
     replacements: _Replacements = []
     types = types_of(by_sql, item.relation.keyed())
@@ -576,11 +583,11 @@ def _groups(
         if kind == '"NULL"':
             # A constant null has no type, and all rows have the same.
             by.append(None)
-            replacements.append((bare(node), tree("NULL")))
+            replacements.append((unplaced(node), tree("NULL")))
             continue
-        name = free(name, used)
+        name = unused_name(name, used)
         by.append((name, sql, kind))
-        replacements.append((bare(node), column(alias, name)))
+        replacements.append((unplaced(node), column(alias, name)))
     return by, replacements
 
 
@@ -598,23 +605,23 @@ def _aggregates(
     replacements: _Replacements = []
     named: dict[str, str] = {}
     for call in (call for node in asked for call in calls(node)):
-        if bare(call) in groups or any(bare(call) == each for each, _ in replacements):
+        if unplaced(call) in groups or any(unplaced(call) == each for each, _ in replacements):
             continue
         inner = [each for each in nodes(call["arguments"]) if is_aggregate(each)]
         if inner:
             raise SqlQueryError(
                 "an aggregate of an aggregate is not supported", inner[0].get("query_location")
             )
-        unqualified = without(item.alias, call)
+        unqualified = without_alias(item.alias, call)
         parts = parts_of(unqualified, lambda sql: types_of([sql], columns)[0])
         for text in parts.aggregates:
             if text not in named:
-                named[text] = free(short_name(call["function_name"].lower()), used)
+                named[text] = unused_name(short_name(call["function_name"].lower()), used)
         (kind,) = types_of([text_of(unqualified)], columns)
         names = [named[text] for text in parts.aggregates]
         result = result_tree(parts, names, alias, kind)
         replacements.append(
-            (bare(call), _of_none(result, unqualified, columns, kind) if of_none else result)
+            (unplaced(call), _of_none(result, unqualified, columns, kind) if of_none else result)
         )
     return replacements, named
 
@@ -624,15 +631,15 @@ def _groupings(groups: Listed, asked: Sequence[Node], absent: Node | None) -> _R
 
     `absent` is the column with a bit for each absent group; None if there is only one set.
     """
-    places = [bare(node) for _, node in groups]
+    places = [unplaced(node) for _, node in groups]
     replacements: _Replacements = []
     for call in (each for each in own_nodes(list(asked)) if each["type"] == "GROUPING_FUNCTION"):
         terms = ["0::BIGINT"]
         for bit, argument in enumerate(reversed(call["children"])):
             if absent is not None:
-                place = places.index(bare(argument))
+                place = places.index(unplaced(argument))
                 terms.append(f"((({text_of(absent)} >> {place}) & 1) << {bit})")
-        replacements.append((bare(call), tree(" + ".join(terms))))
+        replacements.append((unplaced(call), tree(" + ".join(terms))))
     return replacements
 
 

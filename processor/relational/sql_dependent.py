@@ -27,7 +27,7 @@ from ikebana.processor.linear.syntax import (
     columns,
     conjunction,
     conjuncts,
-    equated,
+    equality_sides,
     has_subquery,
     own_nodes,
 )
@@ -97,7 +97,7 @@ class OuterNames:
     ) -> Iterator[Name]:
         """The names in expressions that are no column in `around`."""
         for names in columns(parts, with_parts=True):
-            if not any(has(scope, names) for scope in around):
+            if not any(has_column(scope, names) for scope in around):
                 yield names
         for each in own_nodes(parts):
             if each["class"] == "SUBQUERY":
@@ -187,7 +187,7 @@ def _parts(node: Node, views: NamedQueries) -> list[tuple[Node, NamedQueries]]:
     return [(node["left"], views), (node["right"], {**views, **dict.fromkeys(names, recurrent)})]
 
 
-def has(scope: FromScope, names: Name) -> bool:
+def has_column(scope: FromScope, names: Name) -> bool:
     """Whether a scope has the column that names mean, or a column with the field they mean."""
     first, *more = (name.lower() for name in names)
     if more and any(of == first and more[0] in fields for of, fields in scope):
@@ -230,7 +230,7 @@ class SubqueryResult:
         return null_safe(pairs) if self.is_null_safe else pairs
 
 
-def dependent(
+def translate_dependent(
     query: QueryTranslation,
     views: NamedQueries,
     node: Node,
@@ -243,7 +243,7 @@ def dependent(
     The collections of `names` may become one; expressions resolved before are no longer valid.
     Raises: SqlQueryError.
     """
-    read = reads(query, views, node, names)
+    read = outer_names(query, views, node, names)
     if not read:
         return _result(query, query.query(node, views), ())
     for call, of in OuterNames(query.tables).outer_aggregates(node, views):
@@ -256,7 +256,9 @@ def dependent(
     return _result(query, query.query(node, views, domain=domain), around)
 
 
-def reads(query: QueryTranslation, views: NamedQueries, node: Node, names: Names) -> list[Name]:
+def outer_names(
+    query: QueryTranslation, views: NamedQueries, node: Node, names: Names
+) -> list[Name]:
     """The names in a subquery that mean columns of the query around it."""
     unbound = OuterNames(query.tables).of_query(node, views)
     return [each for each in dict.fromkeys(unbound) if names.meant(each) is not None]
@@ -321,7 +323,7 @@ def _supplied(
         else:
             pairs.append(pair)
     reduced = {**node, "where_clause": conjunction(rest)}
-    if not pairs or reads(query, views, reduced, names):
+    if not pairs or outer_names(query, views, reduced, names):
         return None
     around, sides = zip(*pairs, strict=True)
     return _Supplied(reduced, tuple(around), tuple(sides))
@@ -338,14 +340,14 @@ def _is_plain(node: Node) -> bool:
 
 def _pair(condition: Node, scope: FromScope, names: Names) -> tuple[Node, Node] | None:
     """The outer and the inner side of an equality; None if a side mixes both."""
-    sides = equated(condition)
+    sides = equality_sides(condition)
     for one, other in (sides, sides[::-1]) if sides else ():
         around, inner = (columns(side, with_parts=True) for side in (one, other))
         if (
             around
             and inner
-            and not any(has(scope, each) for each in around)
-            and all(has(scope, each) for each in inner)
+            and not any(has_column(scope, each) for each in around)
+            and all(has_column(scope, each) for each in inner)
             and all(names.meant(each) is not None for each in around)
         ):
             return one, other

@@ -17,30 +17,30 @@ from ikebana.processor.linear.json_text import INSTANTS, quoted
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import (
     Node,
-    bare,
     column,
     conjuncts,
     has_subquery,
     own_nodes,
     text_of,
     tree,
+    unplaced,
 )
 from ikebana.processor.relational.making import Table
-from ikebana.processor.relational.matching import JoinSide, aliases_of, equal, without
+from ikebana.processor.relational.matching import JoinSide, aliases_of, equality, without_alias
 from ikebana.processor.relational.sql_dependent import (
     OuterNames,
     SubqueryResult,
-    dependent,
     is_one_row,
+    translate_dependent,
 )
 from ikebana.processor.relational.sql_joining import (
     HALF,
     OUTER,
     as_of,
-    half,
-    merged,
+    columns_of_using,
     outer,
     refuse_join,
+    semi_or_anti,
     using,
 )
 from ikebana.processor.relational.sql_refusals import bounded_by, is_now, reads_now, refuse_now
@@ -97,7 +97,7 @@ def lateral_join(
     result, columns = _result(query, views, node, called, names, may_be_totals=True)
     if not result.is_total:
         right = replace(result.item, columns=columns)
-        conditions = [*names.froms.conditions, *(equal(*pair) for pair in result.on)]
+        conditions = [*names.froms.conditions, *(equality(*pair) for pair in result.on)]
         both = Froms([*names.froms.items, right], conditions, names.froms.merged)
         return names.froms, Froms([right]), both
     side = JoinSide(result.item.alias, result.item.relation)
@@ -120,7 +120,7 @@ def outer_lateral(
     names = Names(Froms([query.item(left, "joined")], [], left.merged))
     result, columns = _result(query, views, node, called, names, may_be_totals=False)
     right: Item = replace(result.item, columns=columns)
-    return names.froms, Froms([right]), [equal(*pair) for pair in result.on]
+    return names.froms, Froms([right]), [equality(*pair) for pair in result.on]
 
 
 def _result(
@@ -134,7 +134,7 @@ def _result(
 ) -> tuple[SubqueryResult, tuple[QualifiedColumn, ...]]:
     """The result of a query for each row to its left, and its columns."""
     within, own_views, renames = lateral_query(node, views)
-    result = dependent(query, own_views, within, names, may_be_totals=may_be_totals)
+    result = translate_dependent(query, own_views, within, names, may_be_totals=may_be_totals)
     shown = [name for name, _ in result.shown]
     for others in renames:
         shown = [*others, *shown[len(others) :]]
@@ -323,18 +323,18 @@ class _From:
             def on(one: Froms) -> list[Node]:
                 return conditions if one.items == left.items else self._on(node, one, right)
 
-            test = matched(self._query, self._views, node)
-            return half(self._query, join, left, right.items[0], on, test)
+            test = pair_filter(self._query, self._views, node)
+            return semi_or_anti(self._query, join, left, right.items[0], on, test)
         return self._joined(node, left, right, conditions)
 
     def _joined(self, node: Node, left: Froms, right: Froms, conditions: Sequence[Node]) -> Froms:
         """An inner or an outer join by conditions, including those with subqueries."""
-        kind, of = OUTER.get(node["join_type"]), merged(node, left, right)
+        kind, of = OUTER.get(node["join_type"]), columns_of_using(node, left, right)
         if kind is None:
             every = [*left.conditions, *right.conditions, *conditions]
             both = Froms([*left.items, *right.items], every, of)
-            return tested(self._query, self._views, node, both)
-        test = matched(self._query, self._views, node)
+            return filter_of_subqueries(self._query, self._views, node, both)
+        test = pair_filter(self._query, self._views, node)
         (first,), (second,) = left.items, right.items
         item = outer(self._query, kind, first, second, conditions, of, test)
         return Froms([item], [], of)
@@ -349,7 +349,7 @@ class _From:
         if right["type"] == "JOIN" and kind is None:
             both = self.froms(right, is_filtered=False, before=left)
             both.conditions += self._on(node, both, Froms())
-            return tested(self._query, self._views, node, both)
+            return filter_of_subqueries(self._query, self._views, node, both)
         within, _, _ = lateral_query(right, self._views)
         called = self._called(right)
         if kind is not None and not (is_one_row(within) and is_always(node)):
@@ -359,7 +359,7 @@ class _From:
         _, _, both = lateral_join(self._query, self._views, right, called, left)
         if kind is None:
             both.conditions += self._on(node, both, Froms())
-        return tested(self._query, self._views, node, both)
+        return filter_of_subqueries(self._query, self._views, node, both)
 
     def _one(self, froms: Froms) -> Froms:
         """Join several collections by their conditions to one."""
@@ -423,11 +423,13 @@ def with_subqueries(node: Node) -> list[Node]:
 
 def is_always(node: Node) -> bool:
     """Whether a join has no condition other than true."""
-    is_true = bare(tree("true"))
-    return all(bare(each) == is_true for each in conjuncts(node["condition"]))
+    is_true = unplaced(tree("true"))
+    return all(unplaced(each) == is_true for each in conjuncts(node["condition"]))
 
 
-def tested(query: QueryTranslation, views: NamedQueries, node: Node, both: Froms) -> Froms:
+def filter_of_subqueries(
+    query: QueryTranslation, views: NamedQueries, node: Node, both: Froms
+) -> Froms:
     """An inner join, filtered by the conditions that have subqueries."""
     names = Names(both)
     subqueries = Subqueries(query, views, names)
@@ -436,7 +438,7 @@ def tested(query: QueryTranslation, views: NamedQueries, node: Node, both: Froms
     return names.froms
 
 
-def matched(
+def pair_filter(
     query: QueryTranslation, views: NamedQueries, node: Node
 ) -> Callable[[Item], JoinSide] | None:
     """A filter of an outer join's pairs by conditions with subqueries; None if it has none."""
@@ -579,7 +581,7 @@ def _valid(
     lower: list[str] = []
     upper: list[str] = []
     for each in bounds:
-        text = text_of(without(alias, names.resolved(each.node)))
+        text = text_of(without_alias(alias, names.resolved(each.node)))
         (kind,) = types_of([text], source.keyed())
         if kind not in INSTANTS:
             raise SqlQueryError(

@@ -22,23 +22,23 @@ from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, column, shown, text_of, tree
-from ikebana.processor.relational.making import Listed, Table, free, struct
+from ikebana.processor.relational.making import Listed, Table, struct, unused_name
 from ikebana.processor.relational.matching import (
     Conditions,
     JoinSide,
     Outer,
     aliases_of,
+    anti_join,
     by_side,
-    equal,
+    equality,
     keys_of,
-    met,
     null_safe,
     outer_join,
     outer_of,
-    unmet,
-    without,
+    semi_join,
+    without_alias,
 )
-from ikebana.processor.relational.rows import Order, all_of, first_rows, set_operation
+from ikebana.processor.relational.rows import Order, first_rows, set_operation, union_all
 from ikebana.processor.relational.sql_over import Over, WindowResult, with_functions
 from ikebana.processor.relational.sql_scope import Froms, Item, Merged, Names
 from ikebana.processor.relational.sql_whole import QueryTranslation
@@ -67,12 +67,12 @@ def using(node: Node, left: Froms, right: Froms) -> list[Node]:
     """The equalities of USING and NATURAL.  Raises: SqlQueryError."""
     first, second = Names(left), Names(right)
     return [
-        equal(first.resolved(column(name)), second.resolved(column(name)))
+        equality(first.resolved(column(name)), second.resolved(column(name)))
         for name in _names(node, left, right)
     ]
 
 
-def merged(node: Node, left: Froms, right: Froms) -> Merged:
+def columns_of_using(node: Node, left: Froms, right: Froms) -> Merged:
     """The columns of USING; each pair becomes one column of the result.
 
     It is the column of the left, or a column of its own if a row may have no left side.
@@ -116,7 +116,7 @@ def outer(
     return Item(query.free_alias(kind), relation, tuple(columns), selection.hidden)
 
 
-def half(
+def semi_or_anti(
     query: QueryTranslation,
     join: str,
     left: Froms,
@@ -149,7 +149,7 @@ def _matching(
 ) -> Froms:
     """The rows of one collection that meet a row of the right, or those that meet none."""
     (first,) = left.items
-    take = met if join == "SEMI" else unmet
+    take = semi_join if join == "SEMI" else anti_join
     relation = take(query.making, JoinSide(first.alias, first.relation), right, on, "half")
     return Froms([replace(first, relation=relation)], [], left.merged)
 
@@ -164,7 +164,9 @@ def _tested_pairs(
     """Pairs that match by all conditions, and by what rows of the left meet theirs."""
     selection = query.selection([left, right])
     used = {name.lower() for name, _ in selection.listed}
-    left_columns = [(free(name, used), column(left.alias, name)) for name in left.relation.types]
+    left_columns = [
+        (unused_name(name, used), column(left.alias, name)) for name in left.relation.types
+    ]
     listed = [*selection.listed, *left_columns]
     pairs = query.selected(Froms([left, right], [*conditions]), listed, "both")
     alias = query.free_alias("both")
@@ -218,7 +220,7 @@ def _add_merged(
         # In a right join each row has a right side, so its column comes first.
         either = {**tree("coalesce(a)"), "children": sides if kind == "full" else sides[::-1]}
         at, (_, name, _) = parts[0]
-        listed.append((free(name, used), either))
+        listed.append((unused_name(name, used), either))
         columns.insert(at, ("", name, listed[-1][0]))
 
 
@@ -263,7 +265,7 @@ def as_of(
         *(f"{shown(item.alias)}.{quoted(x)}" for x in names[:2]),
     )
     equalities = [
-        equal(of_left, column(item.alias, name))
+        equality(of_left, column(item.alias, name))
         for (of_left, _), name in zip(on.equalities, names[2:], strict=True)
     ]
     spans = [
@@ -308,8 +310,8 @@ def _best(
     making = query.making
     fields, columns, hidden = query.selection([right])
     used = {name.lower() for name, _ in fields}
-    names = [(free("l", used), column(left.alias, name)) for name in left.relation.types]
-    at = free("at", used)
+    names = [(unused_name("l", used), column(left.alias, name)) for name in left.relation.types]
+    at = unused_name("at", used)
     listed = [*names, *fields, (at, order.right)]
     pairs = making.join(
         "as_of.pairs",
@@ -341,8 +343,8 @@ def _spans(
     fields, columns, hidden = query.selection([right])
     used = {name.lower() for name, _ in fields}
     by = [key for _, key in on.equalities]
-    at, other, before = (free(name, used) for name in ("at", "other", "before"))
-    keys = [free(f"k{number}", used) for number, _ in enumerate(by)]
+    at, other, before = (unused_name(name, used) for name in ("at", "other", "before"))
+    keys = [unused_name(f"k{number}", used) for number, _ in enumerate(by)]
     listed = [*fields, (at, order.right), *zip(keys, by, strict=True)]
     select = tuple((name, _unqualified(right, node)) for name, node in listed)
     nonnull = [f"({_unqualified(right, node)}) IS NOT NULL" for node in (order.right, *by)]
@@ -382,9 +384,9 @@ def _with_others(
     nulls = [(name, f"NULL::{spans.types[name]}") for name in names]
     as_spans = dict([*shown_fields, *nulls])
     listed = [(name, as_spans[name]) for name in spans.types]
-    return all_of(making, [spans, making.select(others, "as_of.others", listed)])
+    return union_all(making, [spans, making.select(others, "as_of.others", listed)])
 
 
 def _unqualified(item: Item, node: Node) -> str:
     """SQL of an expression over an item, with unqualified columns."""
-    return text_of(without(item.alias, node))
+    return text_of(without_alias(item.alias, node))

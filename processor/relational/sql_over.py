@@ -35,7 +35,6 @@ from ikebana.processor.linear.sql_functions import short_name, user_aggregate
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import (
     Node,
-    bare,
     changed,
     column,
     columns,
@@ -43,10 +42,11 @@ from ikebana.processor.linear.syntax import (
     own_nodes,
     text_of,
     tree,
+    unplaced,
 )
 from ikebana.processor.planning.aggregates import parsed_aggregate
 from ikebana.processor.planning.relations import Keys, KnownKeys
-from ikebana.processor.relational.making import Listed, Making, Table, free, struct
+from ikebana.processor.relational.making import Listed, Making, Table, struct, unused_name
 from ikebana.processor.relational.rows import Order, Sorted, first_rows, in_one_direction, ordering
 from ikebana.processor.relational.sql_aggregates import direction, parts_of
 from ikebana.processor.relational.sql_scope import Froms
@@ -162,11 +162,11 @@ class OverColumns:
 
     def column(self, node: Node) -> str:
         """The column of an expression over FROM; adds a hidden one if no column has it."""
-        plain = bare(node)
+        plain = unplaced(node)
         for name, other in self.columns:
-            if bare(other) == plain:
+            if unplaced(other) == plain:
                 return name
-        self.columns.append((free("by", self._used), node))
+        self.columns.append((unused_name("by", self._used), node))
         return self.columns[-1][0]
 
     def over(self, node: Node) -> Node:
@@ -211,7 +211,7 @@ class OverColumns:
         return table
 
     def _call(self, node: Node) -> str:
-        plain = bare(node)
+        plain = unplaced(node)
         for other, name in self._columns_of:
             if other == plain:
                 return name
@@ -221,7 +221,7 @@ class OverColumns:
         orders = tuple(
             Order(self.column(each["expression"]), *direction(each)) for each in node["orders"]
         )
-        name = free(short_name(called), self._used)
+        name = unused_name(short_name(called), self._used)
         call_node = {**node, **{key: self.over_parts(node[key]) for key in _PARTS}}
         call_node["partitions"] = [column(each) for each in partition]
         call_node["orders"] = [

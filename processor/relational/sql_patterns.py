@@ -42,7 +42,7 @@ from ikebana.processor.linear.syntax import (
     tree,
     unquoted,
 )
-from ikebana.processor.relational.making import Making, Table, Translate, free
+from ikebana.processor.relational.making import Making, Table, Translate, unused_name
 from ikebana.processor.relational.rows import Order
 from ikebana.processor.relational.sql_aggregates import direction, is_aggregate
 from ikebana.processor.relational.sql_over import IN_ORDER, Over, WindowResult, with_functions
@@ -314,7 +314,7 @@ class _Matching:
         """A row for each match.  Raises: MakingError, SqlQueryError."""
         call = self._call
         bits = self._column(" + ".join(self._conditions()), "bits")
-        match = free("match", self._used)
+        match = unused_name("match", self._used)
         measures = _Measures(self, match)
         shown = [(name, measures.of(each)) for name, each in call.measures]
         over = Over(tuple(self._partition), tuple(self._order()))
@@ -377,7 +377,7 @@ class _Matching:
     def _column(self, sql: str, stem: str) -> str:
         """The name of a column with an expression over the rows, which is added to them."""
         if sql not in self._added:
-            self._added[sql] = free(stem, self._used)
+            self._added[sql] = unused_name(stem, self._used)
         return self._added[sql]
 
     def _rows(self) -> str:

@@ -9,14 +9,13 @@ from itertools import product
 from typing import Any, TypeVar
 
 from ikebana.codecs.sql_type import Struct, type_of
-from ikebana.processor.base.texts import instead
+from ikebana.processor.base.texts import suggestion
 from ikebana.processor.linear.allowed import CLOCKS
 from ikebana.processor.linear.bound_query import SqlQueryError, constant
 from ikebana.processor.linear.json_text import literal
 from ikebana.processor.linear.scope import KEY, SHORT, ExpressionError, is_ours
 from ikebana.processor.linear.syntax import (
     Node,
-    bare,
     changed,
     column,
     columns,
@@ -24,6 +23,7 @@ from ikebana.processor.linear.syntax import (
     own_nodes,
     text_of,
     tree,
+    unplaced,
 )
 from ikebana.processor.relational.making import Table
 from ikebana.processor.relational.sql_refusals import OF_A_CLOCK, refuse_now, refuse_stars
@@ -190,7 +190,7 @@ class Names:
 
     def value(self, node: Node) -> Node | None:
         """The expression that replaces a subquery; None if it has none yet."""
-        plain = bare(node)
+        plain = unplaced(node)
         result = next((other for each, other in self.values if each == plain), None)
         return result and self.resolved(result)
 
@@ -303,7 +303,7 @@ def relation_item(
 
 def no_table(name: str, names: Mapping[str, object], place: int | None) -> SqlQueryError:
     """The error for a name in FROM that no input or operator has."""
-    return SqlQueryError(f'there is no input or operator "{name}"{instead(name, names)}', place)
+    return SqlQueryError(f'there is no input or operator "{name}"{suggestion(name, names)}', place)
 
 
 # `* LIKE 'a%'` stands for the columns with such names.
@@ -344,7 +344,7 @@ def columns_of(node: Node, names: Names) -> Iterator[tuple[str, Node]]:
         }
         yield from _named(call, [*expanded(first, names)])
         return
-    if any(bare(each) != bare(first) for each in stars):
+    if any(unplaced(each) != unplaced(first) for each in stars):
         raise SqlQueryError("several COLUMNS(…) in one expression must be the same", place)
     if not first["columns"] and node is not first:
         raise SqlQueryError("* in an expression is written as COLUMNS(*)", place)

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
-from ikebana.processor.linear.database import asked
+from ikebana.processor.linear.database import rows_of
 from ikebana.processor.linear.syntax import (
     Node,
     changed,
@@ -47,13 +47,13 @@ _RANKS = {
 _QUERIES = ("SELECT_NODE", "SET_OPERATION_NODE")
 
 
-def shaped(value: Any) -> Any:
+def rewritten(value: Any) -> Any:
     """The tree with all rewrites applied."""
     if isinstance(value, list):
-        return [shaped(item) for item in value]
+        return [rewritten(item) for item in value]
     if not isinstance(value, dict):
         return value
-    node = {name: shaped(item) for name, item in value.items()}
+    node = {name: rewritten(item) for name, item in value.items()}
     if node.get("type") in _QUERIES:
         return _of_query(node)
     if node.get("ref_type") == "NEAREST" and node["right"]["type"] != "JOIN":
@@ -188,7 +188,7 @@ def _applied(call: Node, macros: _Macros) -> Node:
 @functools.cache
 def _macros() -> _Macros:
     """The macros of DuckDB that are expressions over aggregates: parameters and definitions."""
-    rows = asked(
+    rows = rows_of(
         "SELECT function_name, parameters, macro_definition FROM duckdb_functions() "
         "WHERE function_type = 'macro' AND internal"
     )

@@ -26,40 +26,40 @@ from ikebana.processor.linear.json_text import literal, quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.syntax import (
     Node,
-    bare,
     changed,
     column,
     columns,
     conjuncts,
-    equated,
+    equality_sides,
     has_subquery,
     own_nodes,
     renamed,
     text_of,
     tree,
+    unplaced,
 )
-from ikebana.processor.relational.making import Listed, Table, free
+from ikebana.processor.relational.making import Listed, Table, unused_name
 from ikebana.processor.relational.matching import (
     Conditions,
     InputColumn,
     JoinSide,
+    anti_join,
     by_side,
-    equal,
+    equality,
     keys_of,
     null_safe,
     outer_join,
     own_columns,
-    unmet,
-    without,
+    without_alias,
 )
 from ikebana.processor.relational.sql_aggregates import calls
 from ikebana.processor.relational.sql_dependent import (
     SubqueryResult,
-    dependent,
     distinct_values,
     has_lists,
     is_one_row,
     leaves_none_out,
+    translate_dependent,
 )
 from ikebana.processor.relational.sql_refusals import has_groups
 from ikebana.processor.relational.sql_scope import VALUES, Froms, Item, Names
@@ -120,7 +120,7 @@ class Subqueries:
         for each in own_nodes(parts):
             if each["class"] == "SUBQUERY" and self._names.value(each) is None:
                 value = self._placed(each, is_strict=is_strict)
-                self._names.values.append((bare(each), value))
+                self._names.values.append((unplaced(each), value))
 
     def resolved(self, node: Node) -> Node:
         """Resolve an expression, and replace the subqueries in it that have been placed."""
@@ -162,7 +162,7 @@ class Subqueries:
         is_plain = inner["type"] == "SELECT_NODE" and leaves_none_out(inner)
         if is_plain and not _shows_more(inner):
             inner = {**inner, "select_list": [tree("1")], "modifiers": []}
-        return dependent(self._query, self._views, inner, self._names)
+        return translate_dependent(self._query, self._views, inner, self._names)
 
     def _any(self, node: Node, *, is_negative: bool) -> None:
         if is_negative or node["comparison_type"] != "COMPARE_EQUAL":
@@ -193,7 +193,9 @@ class Subqueries:
         """
         self.place([node["child"]])
         inner, operator = node["subquery"]["node"], node["comparison_type"]
-        result = dependent(self._query, self._views, inner, self._names, may_be_totals=False)
+        result = translate_dependent(
+            self._query, self._views, inner, self._names, may_be_totals=False
+        )
         shown, parts = [each for _, each in result.shown], [node["child"]]
         if len(shown) > 1:
             parts = _parts_of(node["child"])
@@ -205,13 +207,13 @@ class Subqueries:
             )
         values = [self.resolved(part) for part in parts]
         if len(parts) > 1 and operator not in _EQUALITIES:
-            return result, [[{**equal(_row(values), _row(shown)), "type": operator}]]
+            return result, [[{**equality(_row(values), _row(shown)), "type": operator}]]
         pairs = list(zip(values, shown, strict=True))
-        is_true = [{**equal(*pair), "type": operator} for pair in pairs]
+        is_true = [{**equality(*pair), "type": operator} for pair in pairs]
         nulls: list[list[Node]] = [[] for _ in parts]
         for part, (value, column_), null in zip(parts, pairs, nulls, strict=True):
             null += [] if _shows_no_nulls(inner) else [_is_null(column_)]
-            null += [] if bare(part) in self._nonnull else [_is_null(value)]
+            null += [] if unplaced(part) in self._nonnull else [_is_null(value)]
         if len(parts) == 1:
             return result, [is_true, *([each] for each in nulls[0])]
         if operator == "COMPARE_NOTEQUAL":
@@ -220,14 +222,14 @@ class Subqueries:
         if not every_null:
             return result, [is_true]
         may_be_equal = [
-            _any_true([equal(*pair), *null]) for pair, null in zip(pairs, nulls, strict=True)
+            _any_true([equality(*pair), *null]) for pair, null in zip(pairs, nulls, strict=True)
         ]
         return result, [is_true, [*may_be_equal, _any_true(every_null)]]
 
     def _value(self, node: Node, *, is_strict: bool) -> Node:
         """A column with the value of a scalar subquery, which is null if it has no row."""
         inner = node["subquery"]["node"]
-        result = dependent(self._query, self._views, inner, self._names)
+        result = translate_dependent(self._query, self._views, inner, self._names)
         if len(result.shown) != 1:
             raise SqlQueryError(
                 f"a subquery for one value needs one column; it has {len(result.shown)}",
@@ -236,7 +238,7 @@ class Subqueries:
         ((_, value),) = result.shown
         relation = result.item.relation
         if result.is_total:
-            text = text_of(without(result.item.alias, value))
+            text = text_of(without_alias(result.item.alias, value))
             is_joined = is_strict and is_null_of_nulls(text, relation.keyed())
         elif is_one_row(inner):
             is_joined = True
@@ -256,7 +258,7 @@ class Subqueries:
         relation, alias = result.item.relation, self._query.free_alias("v")
         count, one = (relation.free_column(name) for name in ("n", "v"))
         by = [(name, quoted(name), relation.types[name]) for name in result.fields]
-        least = f"min({text_of(without(result.item.alias, value))})"
+        least = f"min({text_of(without_alias(result.item.alias, value))})"
         listed = [(count, "count(*)"), (one, least)]
         table = self._query.making.reduce(relation, "value", by, listed, total=not by)
         rows, shown = (text_of(column(alias, name)) for name in (count, one))
@@ -285,13 +287,15 @@ def _shows_no_nulls(node: Node) -> bool:
     if node["type"] != "SELECT_NODE":
         return False
     nonnull = _nonnull(conjuncts(node["where_clause"]))
-    return all(bare({**each, "alias": ""}) in nonnull for each in node["select_list"])
+    return all(unplaced({**each, "alias": ""}) in nonnull for each in node["select_list"])
 
 
 def _nonnull(conditions: Iterable[Node]) -> list[Node]:
     """The expressions of IS NOT NULL conditions, without positions."""
     return [
-        bare(each["children"][0]) for each in conditions if each["type"] == "OPERATOR_IS_NOT_NULL"
+        unplaced(each["children"][0])
+        for each in conditions
+        if each["type"] == "OPERATOR_IS_NOT_NULL"
     ]
 
 
@@ -365,7 +369,7 @@ class Gathered:
         right, on = self._matching(result, more)
         if is_negative:
             (item,) = froms.items
-            self._replace(unmet(making, JoinSide(item.alias, item.relation), right, on, "not"))
+            self._replace(anti_join(making, JoinSide(item.alias, item.relation), right, on, "not"))
             return
         conditions, keys = keys_of(making, right, on, "in")
         froms.items.append(Item(right.alias, keys))
@@ -375,7 +379,7 @@ class Gathered:
         """Add a column that says whether a row matches a row of a subquery."""
         right, on = self._matching(result, more)
         conditions, keys = keys_of(self._query.making, right, on, "mark")
-        pairs = tuple(pair for each in conditions if (pair := equated(each)) is not None)
+        pairs = tuple(pair for each in conditions if (pair := equality_sides(each)) is not None)
         # Keys are never null, so after the outer join a null means that there is no match.
         first = column(right.alias, next(iter(keys.types)))
         there = {**tree("NULL IS NOT NULL"), "children": [first]}
@@ -386,7 +390,7 @@ class Gathered:
     ) -> tuple[JoinSide, Conditions]:
         """The right side of a semi-join, and its conditions, which have no `others`."""
         right = JoinSide(result.item.alias, result.item.relation)
-        conditions = [equal(*pair) for pair in result.on]
+        conditions = [equality(*pair) for pair in result.on]
         on = by_side([*conditions, *more], self.names.aliases(), {right.alias})
         return self._by_values(right, on) if on.others else (right, on)
 
@@ -425,7 +429,7 @@ class Gathered:
         field = item.relation.free_column("v")
         relation = self._query.selected(Froms([item]), [*keys, (field, value)], "value")
         self.names.froms.items.append(Item(item.alias, relation, (), ((VALUES, name, field),)))
-        self.names.froms.conditions += [equal(*pair) for pair in result.on]
+        self.names.froms.conditions += [equality(*pair) for pair in result.on]
         return column(VALUES, name)
 
     def attached(
@@ -451,7 +455,7 @@ class Gathered:
         (item,) = self.names.froms.items
         left = JoinSide(item.alias, item.relation)
         used = {name.lower() for name in item.relation.types}
-        fields = [free(name, used) for name, _ in values]
+        fields = [unused_name(name, used) for name, _ in values]
         more = [(name, value) for name, (_, value) in zip(fields, values, strict=True)]
         by = Conditions(tuple(conditions), (), pairs, ())
         listed = [*own_columns(left), *more]
@@ -489,7 +493,7 @@ class Gathered:
         hidden = list(first.hidden)
         for each in more:
             for of, name, field in each.hidden:
-                hidden.append((of, name, free(name, used)))
+                hidden.append((of, name, unused_name(name, used)))
                 listed.append((hidden[-1][2], column(each.alias, field)))
         return Selection(listed, first.columns, tuple(hidden))
 

@@ -12,25 +12,25 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ikebana.codecs.sql_type import JSON, VARCHAR, Array, List, SqlType, Struct, parts, type_of
-from ikebana.processor.linear.bound_query import SqlQueryError, bound, common_type
+from ikebana.processor.linear.bound_query import SqlQueryError, columns_of, common_type
 from ikebana.processor.linear.expressions import misfits
 from ikebana.processor.linear.json_text import field_of, quoted
 from ikebana.processor.linear.scope import KEY, SHORT, ExpressionError
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import (
     Node,
-    bare,
     changed,
     column,
     columns,
-    equated,
+    equality_sides,
     nodes,
     own_nodes,
     shown,
     text_of,
     tree,
+    unplaced,
 )
-from ikebana.processor.planning.joins.binding import reached
+from ikebana.processor.planning.joins.binding import overlapping
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.making import (
     KnownRelations,
@@ -40,10 +40,10 @@ from ikebana.processor.relational.making import (
     ReportedError,
     Table,
     Translate,
-    free,
     struct,
+    unused_name,
 )
-from ikebana.processor.relational.matching import aliases_of, without
+from ikebana.processor.relational.matching import aliases_of, without_alias
 from ikebana.processor.relational.recursion import RecursionLimits, recurring, recursive
 from ikebana.processor.relational.sql_refusals import refuse_before, refuse_now
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, QualifiedColumn, no_table
@@ -175,7 +175,7 @@ class QueryTranslation:
                 name: self._read(each, with_key=with_keys) for name, each in self.tables.items()
             }
             try:
-                bound(text, tables, functions)
+                columns_of(text, tables, functions)
             except SqlQueryError as error:
                 problems.append(error)
             else:
@@ -320,7 +320,7 @@ class QueryTranslation:
     def free_alias(self, name: str) -> str:
         """An unused alias of letters, digits and "_"."""
         plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
-        return free(plain if plain[:1].isalpha() else f"t{plain}", self._aliases)
+        return unused_name(plain if plain[:1].isalpha() else f"t{plain}", self._aliases)
 
     def free_value(self) -> str:
         """An unused name for the value of a subquery."""
@@ -347,11 +347,11 @@ class QueryTranslation:
                     continue
                 plain = "key" if is_key else name
                 plain = f"{of}_{plain}" if is_key or name.lower() in used else plain
-                fresh = free(plain, used)
+                fresh = unused_name(plain, used)
                 listed.append((fresh, column(item.alias, each)))
                 columns.append((of, name, fresh))
             for of, name, each in item.hidden:
-                fresh = free(f"{of}_{name}" if name == KEY else name, used)
+                fresh = unused_name(f"{of}_{name}" if name == KEY else name, used)
                 listed.append((fresh, column(item.alias, each)))
                 hidden.append((of, name, fresh))
         # Rows count even if none of their columns is read, so there is one column.
@@ -374,8 +374,12 @@ class QueryTranslation:
             as_it_is = [(name, column(item.alias, name)) for name in item.relation.types]
             if not froms.conditions and listed == as_it_is and self.making.is_whole(item.relation):
                 return item.relation
-            conditions = tuple(text_of(without(item.alias, each)) for each in froms.conditions)
-            select = tuple((name, text_of(without(item.alias, node))) for name, node in listed)
+            conditions = tuple(
+                text_of(without_alias(item.alias, each)) for each in froms.conditions
+            )
+            select = tuple(
+                (name, text_of(without_alias(item.alias, node))) for name, node in listed
+            )
             return self.making.linear(item.relation, what, Sql(where=conditions, select=select))
         return self.making.join(
             what,
@@ -403,7 +407,7 @@ class QueryTranslation:
         every = {name.lower(): name for names in reversed(shown) for name in names}
         order = dict.fromkeys(name.lower() for names in shown for name in names)
         used = set(order)
-        last = [free("k", used) for _ in range(keys)]
+        last = [unused_name("k", used) for _ in range(keys)]
         tables = []
         for source, names in zip(sources, shown, strict=True):
             by_name = {name.lower(): quoted(name) for name in names}
@@ -579,9 +583,9 @@ def within(value: Any, part: str) -> Iterator[Node]:
 
 def _is_connected(froms: Froms) -> bool:
     """Whether equalities between items connect all of them."""
-    both = [[*map(aliases_of, equated(each) or ())] for each in froms.conditions]
+    both = [[*map(aliases_of, equality_sides(each) or ())] for each in froms.conditions]
     joined = [set[str]().union(*sides) for sides in both if all(len(side) == 1 for side in sides)]
-    return len(reached({froms.items[0].alias}, joined)) == len(froms.items)
+    return len(overlapping({froms.items[0].alias}, joined)) == len(froms.items)
 
 
 _NULL = '"NULL"'
@@ -593,7 +597,7 @@ def values(query: QueryTranslation, node: Node) -> Table:
     refuse_now(node["values"])
     listed = [[text_of(each) for each in row] for row in node["values"]]
     text = ", ".join(f"({', '.join(row)})" for row in listed)
-    kinds = [kind for _, kind in bound(f"SELECT * FROM (VALUES {text})", {})]
+    kinds = [kind for _, kind in columns_of(f"SELECT * FROM (VALUES {text})", {})]
     rows = ", ".join(
         struct((f"c{at}", _cast(sql, kinds[at])) for at, sql in enumerate(row)) for row in listed
     )
@@ -665,7 +669,7 @@ def with_elements(query: QueryTranslation, left: Froms | None, series: Series) -
 
 
 def _elements(query: QueryTranslation, item: Item, tree: Node, series: Series) -> Item:
-    listed = text_of(without(item.alias, tree))
+    listed = text_of(without_alias(item.alias, tree))
     relation = item.relation
     names = [series.column, *([series.ordinality] if series.ordinality is not None else [])]
     fields = _further(relation, names)
@@ -708,13 +712,13 @@ def selected(query: QueryTranslation, froms: Froms, listed: Listed, what: str) -
     def name_of(tree: Node, stem: str) -> str:
         """The column of an expression in the collection before lists are unnested."""
         for name, other in inner:
-            if bare(other) == bare(tree):
+            if unplaced(other) == unplaced(tree):
                 return name
-        inner.append((free(stem, used), tree))
+        inner.append((unused_name(stem, used), tree))
         return inner[-1][0]
 
     lists: dict[str, Node] = {}
-    element = free("element", used)
+    element = unused_name("element", used)
 
     def change(node: Node) -> Node | None:
         if is_unnest(node):

@@ -22,7 +22,7 @@ from itertools import count
 from typing import Protocol
 
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree, types_of
-from ikebana.processor.linear.database import asked
+from ikebana.processor.linear.database import rows_of
 from ikebana.processor.linear.json_text import INSTANTS, quoted
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.steps import Sql
@@ -290,6 +290,6 @@ def microseconds(node: Node) -> int | None:
     with suppress(ExpressionError):
         if not columns(node) and types_of([text], {}) == ["INTERVAL"]:
             parts = f"datepart('month', {text}), datepart('year', {text}), epoch_us({text})"
-            ((months, years, length),) = asked(f"SELECT {parts}")
+            ((months, years, length),) = rows_of(f"SELECT {parts}")
             return None if months or years or length is None else int(length)
     return None

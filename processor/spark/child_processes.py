@@ -17,7 +17,7 @@ _SHIELDED = {signal.SIGINT, signal.SIGTERM}
 
 
 @contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
+def signals_blocked() -> Iterator[None]:
     """Block signals in a `with` block; processes that are started in it have them blocked."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SHIELDED)
     try:

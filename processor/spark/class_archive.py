@@ -95,7 +95,9 @@ def path_for(java: Path, folder: Path | None = None) -> Path:
     return (folder or cache_folder()) / f"spark-{digest.hexdigest()[:16]}.jsa"
 
 
-def make_later(java: Path, environ: Mapping[str, str]) -> "subprocess.Popen[bytes] | None":
+def start_making_if_missing(
+    java: Path, environ: Mapping[str, str]
+) -> "subprocess.Popen[bytes] | None":
     """Start a process of low priority that makes the archive, if there is none.
 
     One process makes it, even if several runs end at the same time.  A failure is silent, and the
@@ -116,7 +118,7 @@ def make_later(java: Path, environ: Mapping[str, str]) -> "subprocess.Popen[byte
         return None
 
 
-def making(java: Path, archive: Path) -> "subprocess.Popen[bytes]":
+def start_making(java: Path, archive: Path) -> "subprocess.Popen[bytes]":
     """Start a process that makes an archive; the archive exists if the process succeeds.
 
     It leads a session of its own, and takes half a minute of CPU time and 180 MB of disk.

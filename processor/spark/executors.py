@@ -102,8 +102,8 @@ class Placing:
                 self._looked_for = executors
 
     def _tell(self, hosts: dict[str, str]) -> None:
-        self._placed = owners.placed(self._shards, hosts, self._placed)
-        owners.tell_placement(self._path, self._placed)
+        self._placed = owners.place_shards(self._shards, hosts, self._placed)
+        owners.write_placement(self._path, self._placed)
 
 
 def executors_of(spark: SparkSession) -> frozenset[str]:
@@ -136,12 +136,12 @@ def _host(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         time.sleep(_SPREAD_S)
     here = Owners.here()
     if here is not None and here.ports and not network.is_heard(here.address(0)):
-        daemon.leave()
+        daemon.end_worker()
     named = [os.environ.get(EXECUTOR_VARIABLE, "")], [os.environ.get(VARIABLE, "")]
     yield pa.RecordBatch.from_arrays([pa.array(each) for each in named], names=["id", "host"])
 
 
-def scaled(
+def autoscaler(
     settings: Settings,
     session: Callable[[], SparkSession],
     on_batch: Callable[[BatchReport], None],

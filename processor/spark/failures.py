@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
 from ikebana import errors
-from ikebana.arrangements.storage import is_outage, passing
+from ikebana.arrangements.storage import is_outage, temporary_error
 from ikebana.errors import (
     AwayError,
     CheckpointError,
@@ -72,15 +72,17 @@ def is_transient(error: Exception) -> bool:
     return isinstance(error, _TRANSIENT)
 
 
-def named(error: Exception, *, alive: bool = True) -> Exception:
+def own_error(error: Exception, *, alive: bool = True) -> Exception:
     """Find the error of ours for the end of a query; errors not of Spark or Kafka are returned.
 
     `alive` says whether Spark still runs.
     """
     if isinstance(error, StreamingQueryException):
-        result = from_text(_with_causes(error))
+        result = own_error_in(_with_causes(error))
         # The end of Spark may show as any error.
-        return result if alive or not isinstance(result, QueryError) else ended(str(result))
+        return (
+            result if alive or not isinstance(result, QueryError) else unexpected_end(str(result))
+        )
     # Py4J repeats a call that was cut off, and then cannot connect.
     if isinstance(error, Py4JError | ConnectionError) and not alive:
         return _gone()
@@ -90,10 +92,10 @@ def named(error: Exception, *, alive: bool = True) -> Exception:
             text = str(error)
         except Py4JError:
             return _gone()
-        return from_text(text)
+        return own_error_in(text)
     if isinstance(error, OSError):
-        return passing(error, "the file system of the checkpoint failed") or error
-    return client.away(error) or error
+        return temporary_error(error, "the file system of the checkpoint failed") or error
+    return client.away_error(error) or error
 
 
 def is_cut_off(error: Exception) -> bool:
@@ -115,7 +117,7 @@ def _gone() -> LostError:
     return LostError("Spark's JVM ended by itself", hint=_SAFE)
 
 
-def ended(why: str = "it gave no reason") -> LostError:
+def unexpected_end(why: str = "it gave no reason") -> LostError:
     """The error for an unexpected end of Spark, or of its query."""
     return LostError(
         f"Spark ended by itself ({why})",
@@ -128,30 +130,32 @@ def lost_executor() -> LostError:
     return LostError("an executor was lost, for which a batch has waited", hint=_SAFE)
 
 
-def from_text(text: str) -> IkebanaError:
+def own_error_in(text: str) -> IkebanaError:
     """Find an error of ours in the text of Spark's exception."""
     if ours := _ours(text):
         return ours
     if any(rival in text for rival in _RIVAL):
         return FencedError("another instance writes to this checkpoint's offset log")
-    if reason := client.away_in(text):
+    if reason := client.away_name_in(text):
         return AwayError(f"the brokers did not answer: {reason}", hint=_SAFE)
     if any(full in text for full in _FULL):
         return SpaceError(
-            f"a disk is full ({gist(text)})",
+            f"a disk is full ({innermost_error(text)})",
             hint="Make space where run.checkpoint, run.local_directory and the temporary folder "
             f"are. {_SAFE}",
         )
     if is_outage(text):
         hint = f"{_in_full(text)} {_SAFE}"
-        return StorageError(f"the checkpoint's store did not answer ({gist(text)})", hint=hint)
+        return StorageError(
+            f"the checkpoint's store did not answer ({innermost_error(text)})", hint=hint
+        )
     if damaged := _damaged(text):
         return damaged
     for sign, what in _LOST:
         if sign in text:
-            return LostError(f"{what} ({gist(text)})", hint=f"{_in_full(text)} {_SAFE}")
+            return LostError(f"{what} ({innermost_error(text)})", hint=f"{_in_full(text)} {_SAFE}")
     hint = f"{_in_full(text)} {_SAFE}"
-    return QueryError(f"the query ended with an error: {gist(text)}", hint=hint)
+    return QueryError(f"the query ended with an error: {innermost_error(text)}", hint=hint)
 
 
 def _damaged(text: str) -> CheckpointError | None:
@@ -160,7 +164,7 @@ def _damaged(text: str) -> CheckpointError | None:
         file, reason = match["file"].removeprefix("file:"), match["reason"].split(" SQLSTATE")[0]
         what = f'Spark cannot read its file "{file}" of the checkpoint: {reason}'
     elif _STATE in text:
-        what = f'Spark cannot read its files in "state" of the checkpoint: {gist(text)}'
+        what = f'Spark cannot read its files in "state" of the checkpoint: {innermost_error(text)}'
     else:
         return None
     return CheckpointError(
@@ -195,7 +199,7 @@ def _kind(module: str, name: str) -> type[IkebanaError] | None:
     return next(base for base in kind.__mro__ if base.__module__ == errors.__name__)
 
 
-def gist(text: str) -> str:
+def innermost_error(text: str) -> str:
     """Find the innermost error in Spark's text: in Python, else in Java, else its first line."""
     lines = text.strip().splitlines()
     python = [line for line in lines if _PYTHON_ERROR.match(line)]

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ikebana.processor.spark import class_archive
-from ikebana.processor.spark.child_processes import kill_session, undisturbed
+from ikebana.processor.spark.child_processes import kill_session, signals_blocked
 from ikebana.processor.spark.workers import network
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Jvm:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(within_s)
         finally:
-            with undisturbed():
+            with signals_blocked():
                 kill_session(self._process)
                 if self._connection is not None:
                     self._connection.forget()
@@ -141,7 +141,7 @@ def _spawned(
     with contextlib.ExitStack() as files:
         output = files.enter_context(log.open("ab")) if log is not None else None
         # A child inherits the blocked signals, and no signal can come before we have its handle.
-        with undisturbed():
+        with signals_blocked():
             return subprocess.Popen(
                 [*_IGNORING, *words],
                 stdin=subprocess.PIPE,

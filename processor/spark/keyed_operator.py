@@ -85,7 +85,7 @@ class Groups:
         left = {shard: rows[shard] for shard in rows if results[shard] is None}
         if left:
             results |= owners.run(all_here, self.job, self.digest, states, left)
-        done = [results[shard] or daemon.leave() for shard in rows]
+        done = [results[shard] or daemon.end_worker() for shard in rows]
         missed = sorted({hosts[shard].text for shard in left if shard in hosts})
         return done, GroupResult(_markers(done), owned=True, missed=missed)
 
@@ -103,7 +103,7 @@ def run_group(
     the state.  After a crash in between, the replay of the batch adopts the markers of shards that
     had committed, and computes the others.
     """
-    processes.settle()
+    processes.exempt_objects()
     shards = groups.shards_of(int(key[0]))
     calls.arm()
     before = bytes(state.get[0]) if state.exists else None

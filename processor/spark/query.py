@@ -24,7 +24,7 @@ from pyspark.sql.streaming import StreamingQuery
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base import faults
 from ikebana.processor.base.fast_paths import FastPath
-from ikebana.processor.base.processes import collect_at_times
+from ikebana.processor.base.processes import collect_now_and_then
 from ikebana.processor.base.texts import shown
 from ikebana.processor.checkpoint.checkpoint import Birth, CheckpointFiles
 from ikebana.processor.checkpoint.commits import Marker, reports_of
@@ -47,12 +47,12 @@ from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.source import IkebanaSource
 from ikebana.processor.spark.source_task import (
     SourceConfig,
-    done_at,
-    filled_at,
-    hosts_at,
-    last_left,
-    leave,
-    reading_s,
+    done_file,
+    filled_file,
+    hosts_file,
+    last_signal,
+    take_reading_time_s,
+    write_signal,
 )
 from ikebana.processor.spark.workers import left_rows
 from ikebana.processor.topics import replays
@@ -157,7 +157,7 @@ class ProgressSink:
         self._begin = begin
         self._rows = config.rows
         self._stop = Path(config.stop)
-        leave(self._stop, takeover.state.reports)
+        write_signal(self._stop, takeover.state.reports)
         left_rows.forget(self._rows)  # of a batch that is repeated, perhaps many times
         self._lease = takeover.lease
         go_on = takeover.state.go_on
@@ -178,7 +178,7 @@ class ProgressSink:
         begun = time.monotonic()
         # Only one action, because each would run the keyed operator again.
         results = results_of(frame)
-        begun -= reading_s(self._stop)
+        begun -= take_reading_time_s(self._stop)
         left_rows.forget(self._rows)
         batch = job.first_batch + spark_batch
         markers = [
@@ -201,7 +201,7 @@ class ProgressSink:
             self._ends |= {record.topic: record.ends for record in records}
             self._published, self._new = batch, frozenset()
         faults.point("after_progress", batch)
-        leave(self._stop, reports_of(markers))
+        write_signal(self._stop, reports_of(markers))
         if self._trimming is not None:
             self._trimming.after(markers)
         owned = all(result.owned for result in results)
@@ -298,21 +298,21 @@ class Running:
         for look in itertools.count():
             if ending.within(_LOOK_EVERY_S):
                 break
-            if not asked and (stopping() or filled_at(self._stop).exists()):
+            if not asked and (stopping() or filled_file(self._stop).exists()):
                 self._stop.touch()
                 asked = True
             if asked and self._is_between_batches():
                 self._query.stop()
                 return
             if look % _SPARK_EVERY == 0:
-                collect_at_times()
+                collect_now_and_then()
                 # A query may hang for ever when its cluster has ended Spark.
                 if self._has_ended():
-                    raise failures.ended()
+                    raise failures.unexpected_end()
                 if self._placing is not None:
                     self._go_on_without(self._placing.look())
-        if not (asked or done_at(self._stop).exists() or filled_at(self._stop).exists()):
-            raise failures.ended()
+        if not (asked or done_file(self._stop).exists() or filled_file(self._stop).exists()):
+            raise failures.unexpected_end()
 
     def _go_on_without(self, lost: frozenset[str]) -> None:
         """End Spark if a batch seems to wait for lost executors.
@@ -333,7 +333,7 @@ class Running:
 
     def standing(self) -> InputsState | None:
         """The latest frontiers of the inputs with times of their own."""
-        return last_left(self._stop, InputsState)
+        return last_signal(self._stop, InputsState)
 
     def _is_between_batches(self) -> bool:
         """Whether no batch runs, and none will: the source has acknowledged the stop."""
@@ -463,7 +463,7 @@ def _placing(running: SparkSession, birth: Birth, stop: Path) -> Placing | None:
     """Place shards on executors; None if these have a task each."""
     if birth.state_partitions > 1:
         return None
-    placing = Placing(running, birth.shards, hosts_at(stop))
+    placing = Placing(running, birth.shards, hosts_file(stop))
     placing.begin()
     return placing
 

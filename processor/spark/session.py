@@ -88,7 +88,7 @@ class Spark:
             self._folder.remove()
         if begun and not hurried and self._archived_for is not None:
             # For the next run: this one should not share its processors.
-            class_archive.make_later(self._archived_for, os.environ)
+            class_archive.start_making_if_missing(self._archived_for, os.environ)
 
     @property
     def folder(self) -> Path:
@@ -305,9 +305,9 @@ def _not_started(jvm: Jvm, error: Exception) -> IkebanaError:
 
     A JVM that was killed is lost, and may be started again: that is no mistake of the user's.
     """
-    from ikebana.processor.spark.failures import gist, is_cut_off
+    from ikebana.processor.spark.failures import innermost_error, is_cut_off
 
-    why = gist(str(error).strip() or type(error).__name__)
+    why = innermost_error(str(error).strip() or type(error).__name__)
     if jvm.ends(_DYING_S if is_cut_off(error) else 0.0) and jvm.status is not None:
         if jvm.status < 0:
             return LostError(f"Spark's JVM was killed by signal {-jvm.status} while it started")

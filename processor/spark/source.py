@@ -33,7 +33,7 @@ from pyspark.sql.streaming.datasource import (
 from ikebana.processor.base import calls, processes
 from ikebana.processor.base.offsets import Positions
 from ikebana.processor.base.rows import Tick, pack
-from ikebana.processor.checkpoint.commits import replaced
+from ikebana.processor.checkpoint.commits import replaced_refusal
 from ikebana.processor.kafka import inputs, own_topics, transactions
 from ikebana.processor.kafka.inputs import Arrival, Arrivals, Inputs
 from ikebana.processor.kafka.reader import Range, RangeReader
@@ -43,18 +43,18 @@ from ikebana.processor.spark.source_task import (
     Share,
     SourceConfig,
     connected,
-    done_at,
-    filled_at,
-    hosts_at,
+    done_file,
+    filled_file,
+    hosts_file,
     is_small,
-    last_left,
-    leave,
+    last_signal,
+    one_share,
     packed_rows,
+    record_reading_time,
     rows_of,
     shares_of,
     spark_rows,
-    tell_reading,
-    united,
+    write_signal,
 )
 from ikebana.processor.spark.workers import owners
 from ikebana.processor.spark.workers.messages import pickled
@@ -139,7 +139,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         self._allowance.done(last, self._reports(last).size)
         while first or not stop.exists():
             if self._has_filled(last):
-                filled_at(stop).touch()
+                filled_file(stop).touch()
                 return start
             self._check_lease()
             early_s = 0.0 if self._target is not None else self._pace.early_s(last)
@@ -149,7 +149,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
                 self._allowance.minted(last, minted)
                 return minted.to_json()
             if self._target is not None and not self._waits_for_silence(last):
-                done_at(stop).touch()
+                done_file(stop).touch()
                 return start
             if self._target is None and time.monotonic() > until:
                 return start
@@ -231,7 +231,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         )
         standing = reached.standing(last.upper)
         if standing != self._reported:
-            leave(Path(self._config.stop), standing)
+            write_signal(Path(self._config.stop), standing)
             self._reported = standing
 
     def _look(self, last: SourceOffset) -> tuple[inputs.InputOffsets, MintingState]:
@@ -258,7 +258,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
     def _reports(self, last: SourceOffset) -> ShardReports:
         """What the shards report of the last batch."""
         if self._last_reports is None or self._last_reports.batch != last.batch:
-            reports = last_left(Path(self._config.stop), ShardReports)
+            reports = last_signal(Path(self._config.stop), ShardReports)
             assert reports is not None, "no reports on any batch"
             assert reports.batch == last.batch, f"no reports on batch {last.batch}"
             self._last_reports = reports
@@ -295,12 +295,12 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         shares = shares_of(pieces, hops, config.readers, read_back)
         tick = _tick(config, before, after, adopted=adopted)
         shares[0].ticks = [(shard, tick) for shard in range(len(config.labels))]
-        placed = owners.placement_in(hosts_at(Path(config.stop)))
+        placed = owners.placement_in(hosts_file(Path(config.stop)))
         if placed is not None:
             shares[0].ticks.append((PLACEMENT, placed))
         self._read = self._read_beforehand(after.batch, shares, placed)
         # Rows that come along belong to one partition.  If Spark loses them, a task reads it.
-        return shares if self._read is None else [united(shares)]
+        return shares if self._read is None else [one_share(shares)]
 
     def getCache(
         self, start: dict[str, Any], end: dict[str, Any]
@@ -334,7 +334,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
             traceback.print_exc()
             return None
         if rows is not None:
-            tell_reading(Path(self._config.stop), time.monotonic() - begun)
+            record_reading_time(Path(self._config.stop), time.monotonic() - begun)
         return rows
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -342,7 +342,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Share)
-        processes.settle()
+        processes.exempt_objects()
         calls.arm()
         packed = packed_rows(self._config, partition, self._connected())
         return spark_rows(packed, self._config.labels, self._config.rows)
@@ -355,7 +355,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         reader = self._connected()
         lease = transactions.last_lease(reader, config.plan.markers_topic)
         if lease is not None and lease.incarnation > config.incarnation:
-            refusal = replaced(config.plan.name, config.incarnation, lease.incarnation)
+            refusal = replaced_refusal(config.plan.name, config.incarnation, lease.incarnation)
             raise refusal.error()
         self._asked_for_lease = time.monotonic()
 

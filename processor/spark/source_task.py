@@ -80,17 +80,17 @@ class SourceConfig(msgspec.Struct, frozen=True):
     rows: str = ""
 
 
-def filled_at(stop: Path) -> Path:
+def filled_file(stop: Path) -> Path:
     """The file that says that a backfill has caught up."""
     return stop.with_suffix(".filled")
 
 
-def done_at(stop: Path) -> Path:
+def done_file(stop: Path) -> Path:
     """The file that says that a run which ends by itself has nothing more to do."""
     return stop.with_suffix(".done")
 
 
-def hosts_at(stop: Path) -> Path:
+def hosts_file(stop: Path) -> Path:
     """The file with the hosts of shards' owners, if these are on executors."""
     return stop.with_suffix(".hosts")
 
@@ -100,12 +100,12 @@ _Signal = TypeVar("_Signal", InputsState, ShardReports)
 _SIGNALS = {InputsState: ".inputs", ShardReports: ".reports"}
 
 
-def leave(stop: Path, signal: InputsState | ShardReports) -> None:
+def write_signal(stop: Path, signal: InputsState | ShardReports) -> None:
     """Write the frontiers of the inputs, or what the shards report of a batch."""
     write_whole(stop.with_suffix(_SIGNALS[type(signal)]), msgspec.json.encode(signal))
 
 
-def last_left(stop: Path, kind: type[_Signal]) -> _Signal | None:
+def last_signal(stop: Path, kind: type[_Signal]) -> _Signal | None:
     """Read the last frontiers or reports of a run; None before there are any."""
     try:
         content = stop.with_suffix(_SIGNALS[kind]).read_bytes()
@@ -114,13 +114,13 @@ def last_left(stop: Path, kind: type[_Signal]) -> _Signal | None:
     return msgspec.json.decode(content, type=kind)
 
 
-def tell_reading(stop: Path, seconds: float) -> None:
+def record_reading_time(stop: Path, seconds: float) -> None:
     """Record how long readers took for a batch before Spark runs it."""
     with suppress(OSError):
         _took_at(stop).write_text(str(seconds))
 
 
-def reading_s(stop: Path) -> float:
+def take_reading_time_s(stop: Path) -> float:
     """Take the time that readers took for the batch before Spark ran it; 0 if tasks read it."""
     with suppress(OSError, ValueError):
         seconds = float(_took_at(stop).read_text())
@@ -190,7 +190,7 @@ def is_small(shares: Sequence[Share]) -> bool:
     return sum(map(_size, pieces)) < _TASK_SIZE
 
 
-def united(shares: Sequence[Share]) -> Share:
+def one_share(shares: Sequence[Share]) -> Share:
     """One share with the work of several."""
     result = Share([], [], [], [])
     for each in shares:
@@ -324,7 +324,7 @@ def spark_rows(
     if not folder:
         for each in packed:
             yield rows_of(each, labels)
-    elif passed_on := left_rows.passed_on(packed, folder):
+    elif passed_on := left_rows.leave_large_rows(packed, folder):
         yield rows_of(passed_on, labels)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ikebana.errors import LateError, LostError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.notices import Board
-from ikebana.processor.base.processes import AttemptFailed, Restarts, Stopping, persistently
+from ikebana.processor.base.processes import AttemptFailed, Restarts, Stopping, with_restarts
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.watching.reports import Watcher
@@ -71,7 +71,7 @@ def run(
         # Spark's processes start while we import pyspark and pandas, and look at the topics.
         ours.begin()
         from ikebana.processor.spark import query
-        from ikebana.processor.spark.executors import scaled
+        from ikebana.processor.spark.executors import autoscaler
 
         if waits and not _topics_are_there(plan, settings, watcher, board, stopping):
             return
@@ -79,7 +79,7 @@ def run(
 
         def start(on_begin: Callable[[], None], former: int) -> "Running":
             ours.begin()
-            on_batch = scaled(settings, ours.session, watcher.batch, watcher.step)
+            on_batch = autoscaler(settings, ours.session, watcher.batch, watcher.step)
             reports = (on_batch, watcher.step, on_begin, watcher.edit, hooks.on_trigger)
             callbacks = query.Callbacks(*reports)
             running = query.start(ours, plan, settings, callbacks, once=once, incarnation=former)
@@ -91,7 +91,7 @@ def run(
 
         attempts = _Attempts(start, stopping, ours.survives)
         try:
-            persistently(attempts.attempt, Restarts(settings.restarts), time, watcher.restart)
+            with_restarts(attempts.attempt, Restarts(settings.restarts), time, watcher.restart)
         finally:
             messages.end()
 
@@ -108,9 +108,9 @@ def _topics_are_there(
 ) -> bool:
     """Wait for input topics that no checkpoint has begun to read; False if stopped before."""
     from ikebana.processor.engine.opening import read_before
-    from ikebana.processor.kafka.inputs import waited_for
+    from ikebana.processor.kafka.inputs import wait_for_topics
 
-    return waited_for(
+    return wait_for_topics(
         plan,
         settings.reading_kafka,
         lambda: read_before(settings),
@@ -161,9 +161,9 @@ class _Attempts:
                     return
                 self._stopping.at_once()
         except Exception as error:
-            from ikebana.processor.spark.failures import is_transient, named
+            from ikebana.processor.spark.failures import is_transient, own_error
 
-            cause = named(error, alive=self._survives(error))
+            cause = own_error(error, alive=self._survives(error))
             # Before the first query has begun, a mistake is likelier than bad luck, except for
             # lost processes of Spark and for transactions that brokers have ended: a busy machine
             # may cause these.

@@ -69,7 +69,7 @@ from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.authoring.proposing.look import absent_words
 from ikebana.processor.base import diff_reader, texts
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.base.texts import instead
+from ikebana.processor.base.texts import suggestion
 from ikebana.processor.kafka import client, records
 from ikebana.processor.kafka.diff_topic import (
     DiffTopic,
@@ -432,7 +432,7 @@ def read_options(options: dict[str, str]) -> TopicReadOptions:
     others = {name: v for name, v in options.items() if not name.startswith(_KAFKA)}
     for name in others:
         if name not in (*_OPTIONS, *_OF_SPARK):
-            raise _refused(f'there is no option "{name}"{instead(name, _OPTIONS)}')
+            raise _refused(f'there is no option "{name}"{suggestion(name, _OPTIONS)}')
     topic = others.get("topic") or others.get("path")
     if not topic:
         raise _refused('name the topic: .option("topic", "whereabouts"), or .load("whereabouts")')
@@ -639,7 +639,9 @@ def _warn(options: TopicReadOptions, rows: RowMaker) -> None:
     if options.form not in _OF_ROWS:
         return
     try:
-        messages = [(each.key, each.value) for each in records.some(options.kafka, options.topic)]
+        messages = [
+            (each.key, each.value) for each in records.first_and_last(options.kafka, options.topic)
+        ]
     except SourceError:
         return  # the read itself says what is wrong, if it lasts
     for words in rows.absent(messages):

@@ -23,7 +23,7 @@ from pyspark.sql.types import BinaryType, BooleanType, StringType, StructType
 from ikebana.codecs.output_messages import OutputMessage
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.base.arrow_json import objects
-from ikebana.processor.base.texts import instead
+from ikebana.processor.base.texts import suggestion
 from ikebana.processor.kafka.transactions import write_batch
 
 _KAFKA = "kafka."
@@ -70,7 +70,7 @@ def write_options(options: dict[str, str]) -> WriteOptions:
     others = {name: v for name, v in options.items() if not name.startswith(_KAFKA)}
     for name in others:
         if name.lower() not in map(str.lower, (*_OPTIONS, *_OF_SPARK)):
-            raise _refused(f'there is no option "{name}"{instead(name, _OPTIONS)}')
+            raise _refused(f'there is no option "{name}"{suggestion(name, _OPTIONS)}')
     topic = others.get("topic") or others.get("path")
     if not topic:
         raise _refused('name the topic: .option("topic", "orders")')
@@ -101,11 +101,11 @@ class TopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskUpserts:
         make = _raw_upserts if not self._options.key else self._json_upserts
         rows = (row for batch in iterator for row in make(batch))
-        return TaskUpserts(latest(rows, self._options.topic))
+        return TaskUpserts(last_by_key(rows, self._options.topic))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         parts = [message for message in messages if isinstance(message, TaskUpserts)]
-        rows = latest((row for each in parts for row in each.rows), self._options.topic)
+        rows = last_by_key((row for each in parts for row in each.rows), self._options.topic)
         written = [OutputMessage(row.key, row.value, []) for row in rows]
         options = self._options
         write_batch(options.kafka, options.topic, options.writer, batchId, written)
@@ -127,7 +127,7 @@ class TopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             )
 
 
-def latest(rows: Iterable[UpsertMessage], topic: str) -> list[UpsertMessage]:
+def last_by_key(rows: Iterable[UpsertMessage], topic: str) -> list[UpsertMessage]:
     """Keep the last row of each key, in order of the keys.
 
     >>> latest([UpsertMessage(b"1", b"a", 2), UpsertMessage(b"1", b"b", 1)], "t")
@@ -169,7 +169,7 @@ def _require_columns(options: WriteOptions, schema: StructType) -> None:
     names = set(schema.fieldNames())
     for name in (*options.key, options.deleted, options.order):
         if name is not None and name not in names:
-            raise _refused(f'there is no column "{name}"{instead(name, sorted(names))}')
+            raise _refused(f'there is no column "{name}"{suggestion(name, sorted(names))}')
     if options.deleted and not isinstance(schema[options.deleted].dataType, BooleanType):
         raise _refused(f'the column "{options.deleted}" says what is deleted: it is BOOLEAN')
     if options.key:

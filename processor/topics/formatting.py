@@ -48,7 +48,7 @@ def formatted(
 ) -> Formatted:
     """The messages of one shard's updates of one batch.
 
-    `store` has the values of keys, for an output that `outputs.watches`.
+    `store` has the values of keys, for an output that `outputs.watches_values`.
     """
     if output.traits.facts is not None:
         return _facts(output, output.traits.facts(), updates)
@@ -66,7 +66,7 @@ def _by_key(plan: Plan, output: Output, updates: Sequence[KeyedUpdate], store: S
     assert traits.codec is not None, f"{output.format} is written as it comes"
     errors: list[KeyedUpdate] = []
     empty = None
-    if outputs.watches(plan, output):
+    if outputs.watches_values(plan, output):
         changes = single_value.step(store, updates, output.name, keyless=not traits.latest)
         if traits.latest:
             # The state has the value of each key after the change.

@@ -223,7 +223,7 @@ def key_of(source: Input) -> str:
     return source.name if topic is None else topic_key(topic)
 
 
-def learned(
+def after_reports(
     plan: Plan,
     knowledge: Mapping[str, InputTimes],
     reports: ShardReports,
@@ -313,11 +313,11 @@ def _events(
 
 
 def _facts(source: Input, before: InputTimes, reports: ShardReports) -> InputTimes:
-    coverage = covered(source.name, before.coverage or Coverage(), reports)
+    coverage = coverage_after(source.name, before.coverage or Coverage(), reports)
     return msgspec.structs.replace(before, frontier=coverage.frontier, coverage=coverage)
 
 
-def covered(name: str, before: Coverage, reports: ShardReports) -> Coverage:
+def coverage_after(name: str, before: Coverage, reports: ShardReports) -> Coverage:
     """Advance the coverage of an input of facts by the statements and facts of a batch."""
     statements = []
     for seen in reports.seen:
@@ -328,10 +328,10 @@ def covered(name: str, before: Coverage, reports: ShardReports) -> Coverage:
     new: dict[int, int] = {}
     for facts in reports.facts:
         add_times(new, facts.get(name, ()))
-    return advanced(before, statements, new)
+    return add_statements(before, statements, new)
 
 
-def advanced(
+def add_statements(
     coverage: Coverage, statements: Iterable[Progress], new: Mapping[int, int]
 ) -> Coverage:
     """Add the statements of a batch, and its numbers of `new` updates by time.
@@ -340,7 +340,7 @@ def advanced(
         ContradictionError: statements contradict each other or the updates.
     """
     frontier = coverage.frontier
-    merged = united(_beyond(frontier, [*unpacked(coverage.stated), *statements]))
+    merged = merge_statements(_beyond(frontier, [*unpacked(coverage.stated), *statements]))
     there: dict[int, int] = {}
     add_times(there, coverage.counts)
     for time, count in new.items():
@@ -359,7 +359,7 @@ def advanced(
     )
 
 
-def united(statements: Iterable[Progress]) -> list[Progress]:
+def merge_statements(statements: Iterable[Progress]) -> list[Progress]:
     """Merge statements whose intervals touch or overlap; return them in order.
 
     >>> united([Progress(4, 9, {5: 1}), Progress(0, 6, {5: 1}), Progress(11, 12, {})])

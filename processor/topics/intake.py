@@ -211,7 +211,7 @@ def make_values(decoded: DecodedUpserts, pushed: Chain) -> None:
         decoded.failed[index] = record
 
 
-def date(
+def set_event_times(
     decoded: DecodedUpserts,
     event: EventTimes,
     messages: Sequence[Message],
@@ -349,7 +349,7 @@ class Intake:
             decoded.before = dict.fromkeys(decoded.before, SOME_ROW)
         if self._event is not None:
             assert dating is not None, "event time without a batch"
-            date(decoded, self._event, messages, origin, dating)
+            set_event_times(decoded, self._event, messages, origin, dating)
         if self._pushed is not None:
             make_values(decoded, self._pushed)
         return decoded
@@ -458,7 +458,7 @@ class Intake:
             all_updates = map(KeyedUpdate, rows.keys, rows.values, dated.times, repeat(1))  # type: ignore[arg-type]
             updates, origins, errors = list(all_updates), [*which], []
         updates, strange = self._without_strange(updates, origins, messages, origin)
-        by_branch, failed = through(self._branches, updates)
+        by_branch, failed = apply_branches(self._branches, updates)
         latecomers = [(messages[which[at]].offset, by) for at, by in dated.latecomers]
         errors += strange + failed
         return DecodedUpdates(by_branch, errors, ignored, dated.greatest, latecomers)
@@ -567,7 +567,7 @@ def branches_in_decoding(source: Input, physical: planner.Physical) -> list[tupl
     return [(branch, chain(branch.steps, scope)) for branch in branches]
 
 
-def through(
+def apply_branches(
     branches: Sequence[tuple[Branch, Chain]], updates: Sequence[KeyedUpdate]
 ) -> tuple[list[tuple[Branch, list[KeyedUpdate]]], list[KeyedUpdate]]:
     """Apply each branch to updates; return the results by branch, and error records."""
@@ -691,7 +691,7 @@ class UpdateIntake:
                 # No state is kept here, so the error is never retracted.
                 record = error_record(str(error), (*where, offset), key, value)
                 bad.append(KeyedUpdate(None, record, update.time, 1))
-        by_branch, failed = through(self._branches, updates)
+        by_branch, failed = apply_branches(self._branches, updates)
         return DecodedUpdates(by_branch, bad + failed, Counter())
 
     def facts(self, messages: Sequence[Message], where: Where) -> tuple[Facts, TimesReport]:

@@ -24,8 +24,8 @@ from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics import replays
 from ikebana.processor.topics.input_times import InputTimes
-from ikebana.processor.topics.replays import learned_again, left
-from ikebana.processor.topics.row_files import before_topics, without_read
+from ikebana.processor.topics.replays import learned_again, offsets_left
+from ikebana.processor.topics.row_files import with_histories, without_histories
 from ikebana.processor.topics.source_offset import SourceOffset, is_settled
 from ikebana.processor.topics.taking import BatchSelection, MintingState, dated, timed
 from ikebana.processor.topics.transactions import topic_key
@@ -64,7 +64,9 @@ def step_of(last: SourceOffset, look: MintingState, edits: int) -> EditStep:
         return EditStep(last.upper, fills=last.upper > 0 or last.batch >= 0, goes_on=True)
     if of.fills:
         # Only a batch that read the whole exchange topic can know that nothing is in flight.
-        is_done = of.takes and FILLED in look.replayed.done and not replays.left(of.read_back)
+        is_done = (
+            of.takes and FILLED in look.replayed.done and not replays.offsets_left(of.read_back)
+        )
         return EditStep(of.at, fills=not is_done, goes_on=True)
     # Outputs hold the updates of an edit until its time is closed.
     least = min(last.frontiers.values(), default=last.upper)
@@ -79,10 +81,10 @@ def read_back(
     if not edit.fills and last.stage is not Stage.REBUILD:
         return {}
     positions = look.read_back if edits > last.number else last.read_back
-    return replays.advanced(positions, limit)
+    return replays.positions_after(positions, limit)
 
 
-def writing(
+def outputs_to_write(
     plan: Plan,
     last: SourceOffset,
     look: MintingState,
@@ -132,7 +134,7 @@ def at_their_ends(plan: Plan, last: SourceOffset, ends: Positions) -> Positions:
     }
 
 
-def hydrating(plan: Plan, last: SourceOffset, done: Collection[str]) -> list[str]:
+def unhydrated_joins(plan: Plan, last: SourceOffset, done: Collection[str]) -> list[str]:
     """Find the joins that are new, or have not `done` their replays."""
     joins = [join for join in last.transition.joins if join not in done]
     if last.frontiers:
@@ -140,7 +142,7 @@ def hydrating(plan: Plan, last: SourceOffset, done: Collection[str]) -> list[str
     return [join for join in joins if join in joined(plan).origins]
 
 
-def began(last: Transition, frontiers: Mapping[str, int], edit: EditStep) -> list[str]:
+def beginning_joins(last: Transition, frontiers: Mapping[str, int], edit: EditStep) -> list[str]:
     """Find the joins that began, or begin, at the edit's time, which some operator has not passed.
 
     While an edit fills, the outputs that it changes have not passed its time.
@@ -224,7 +226,7 @@ def mint(
     batch = _Next.after(plan, last, look, trigger, edited)
     selection = batch.selection()
     frontiers = batch.frontiers(selection.upper)
-    writes = writing(plan, batch.last, look, batch.edit, frontiers)
+    writes = outputs_to_write(plan, batch.last, look, batch.edit, frontiers)
     if not trigger.first and not batch.goes_on(selection, frontiers, writes):
         return batch.last
     return batch.minted(selection, frontiers, writes)
@@ -268,7 +270,7 @@ class _Next:
         edited: Edited,
     ) -> "_Next":
         """Take an edit into account, and choose the share of the exchange topic."""
-        look = look._replace(ends=before_topics(plan, last, dict(look.ends)))
+        look = look._replace(ends=with_histories(plan, last, dict(look.ends)))
         transition = last.transition
         rebuilds = transition.stage is Stage.REBUILD
         if rebuilds and transition.rebuilding is not None:
@@ -284,7 +286,7 @@ class _Next:
             last = msgspec.structs.replace(before, positions={**before.positions, **at_ends})
         hops = _hops(last, look, trigger.most_hops)
         # Messages in the exchange topic may still belong to a new join's first time.
-        joins = hydrating(plan, last, look.replayed.done if hops.all else ())
+        joins = unhydrated_joins(plan, last, look.replayed.done if hops.all else ())
         return cls(plan, look, trigger, edited, before, last, at_ends, edit, hops, joins, rebuilds)
 
     def selection(self) -> BatchSelection:
@@ -340,7 +342,7 @@ class _Next:
         positions = _positions(last, selection)
         begins = {**_begins(last, selection), **self.at_ends}
         input_times = _of(plan, {**last.input_times, **self.look.input_times})
-        learned = without_read(plan, last, input_times)
+        learned = without_histories(plan, last, input_times)
         times = {**_read(learned), **selection.input_times}
         transition = self.transition(positions, selection.upper, frontiers, writes)
         return SourceOffset(
@@ -353,7 +355,7 @@ class _Next:
             begins=begins,
             firsts=_firsts(plan, self.before, begins),
             topic_ids=last.topic_ids,
-            behind=selection.behind + left(transition.read_back),
+            behind=selection.behind + offsets_left(transition.read_back),
             hops={**last.hops, **self.hops.to},
             input_times=learned_again(plan, last, times, positions, selection.upper),
             now=self.trigger.now_ms if plan.is_dated else 0,
@@ -369,7 +371,7 @@ class _Next:
         spans = read_back(last, self.look, edit, self.edited.edits, limit)
         stage = edit.stage(self.joins, writes)
         if self.rebuilds and last.rebuilding is not None:
-            is_level = all_hops and not left(spans) and progress.is_level(frontiers)
+            is_level = all_hops and not offsets_left(spans) and progress.is_level(frontiers)
             # The difference has a time of its own, before the last upper.
             is_read = is_level and upper > edit.at and last.rebuilding.is_read(positions)
             stage = Stage.REBUILT if is_read else Stage.REBUILD
@@ -380,7 +382,7 @@ class _Next:
             # Portions go through the exchange topic, so the next one waits until that is read.
             takes=(bool(self.joins) or edit.fills) and all_hops,
             joins=self.joins,
-            began=began(last, frontiers, edit),
+            began=beginning_joins(last, frontiers, edit),
             read_back=spans,
             writing=writes,
             wrote=[name for name in last.writing if name not in writes],

@@ -222,7 +222,9 @@ def nothing_read(ends: Ends) -> ReadBack:
     }
 
 
-def advanced(positions: Mapping[str, Mapping[int, ReadBackSpan]], limit: int | None) -> ReadBack:
+def positions_after(
+    positions: Mapping[str, Mapping[int, ReadBackSpan]], limit: int | None
+) -> ReadBack:
     """The positions after another batch, of about `limit` offsets."""
     starts = {topic: {p: at.to for p, at in by.items()} for topic, by in positions.items()}
     ends = {topic: {p: at.end for p, at in by.items()} for topic, by in positions.items()}
@@ -233,7 +235,7 @@ def advanced(positions: Mapping[str, Mapping[int, ReadBackSpan]], limit: int | N
     }
 
 
-def left(positions: Mapping[str, Mapping[int, ReadBackSpan]]) -> int:
+def offsets_left(positions: Mapping[str, Mapping[int, ReadBackSpan]]) -> int:
     """Count the offsets that were not read yet."""
     return sum(at.end - at.to for by in positions.values() for at in by.values())
 

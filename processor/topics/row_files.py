@@ -371,7 +371,7 @@ def files_of(plan: Plan) -> dict[str, list[RowFile]]:
     }
 
 
-def before_topics(plan: Plan, last: SourceOffset, ends: Positions) -> Positions:
+def with_histories(plan: Plan, last: SourceOffset, ends: Positions) -> Positions:
     """The ends of histories as well, and those of topics that wait for one where they are."""
     ends_of_all = dict(ends)
     for source, base in _unread(plan, last.input_times, last.positions):
@@ -382,7 +382,7 @@ def before_topics(plan: Plan, last: SourceOffset, ends: Positions) -> Positions:
     return ends_of_all
 
 
-def without_read(
+def without_histories(
     plan: Plan, last: SourceOffset, by_input: Mapping[str, InputTimes]
 ) -> dict[str, InputTimes]:
     """What is known of inputs, without the histories that were read up to the batch `last`."""

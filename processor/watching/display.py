@@ -18,7 +18,7 @@ from ikebana.processor.base.texts import counted, moment
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.topics.taking import InputsState
 from ikebana.processor.watching.metrics import HotWarnings
-from ikebana.processor.watching.reports import frontier_words, held_words, none_yet
+from ikebana.processor.watching.reports import frontier_words, held_words, nothing
 
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan
@@ -71,7 +71,7 @@ class BatchDisplay:
         self._fast_paths: tuple[FastPath, ...] = ()
         self._hot = HotWarnings()
         self._said: set[tuple[str, str, str]] = set()
-        self._standing: Callable[[], InputsState | None] = none_yet
+        self._standing: Callable[[], InputsState | None] = nothing
 
     def __enter__(self) -> Self:
         if self._live:

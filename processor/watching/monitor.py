@@ -50,7 +50,7 @@ from ikebana.processor.watching.metrics import (
     MetricSample,
     TriggerReport,
 )
-from ikebana.processor.watching.reports import Filling, held_words, none_yet
+from ikebana.processor.watching.reports import Filling, held_words, nothing
 from ikebana.processor.watching.sinks import FiguresOfSinks, SinkFigures, no_sinks
 
 if TYPE_CHECKING:
@@ -372,7 +372,7 @@ class Monitor:
         self,
         plan: Plan,
         health: Health,
-        last_edit: "Callable[[], EditPlan | None]" = none_yet,
+        last_edit: "Callable[[], EditPlan | None]" = nothing,
         sinks: SinksOfRun = ({}, no_sinks),
     ) -> None:
         """Watch a run; `last_edit` reads the last edit of its checkpoint."""
@@ -393,7 +393,7 @@ class Monitor:
         self._filling: Filling | None = None
         self._filled_keys = 0
         self._greatest = -1
-        self._standing: Callable[[], InputsState | None] = none_yet
+        self._standing: Callable[[], InputsState | None] = nothing
         self._notes, self._history, self._hot = Notes(), SampleHistory(), HotSeries()
         self._notices = Notices()
         self._last_edit = functools.cache(last_edit)
@@ -414,7 +414,7 @@ class Monitor:
         checkpoint: str,
         incarnation: int,
         spark_ui: str | None,
-        standing: "Callable[[], InputsState | None]" = none_yet,
+        standing: "Callable[[], InputsState | None]" = nothing,
         waiting: int = 0,
         *,
         precedes: bool = False,

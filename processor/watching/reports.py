@@ -182,5 +182,5 @@ def frontier_words(standing: InputsState) -> str:
     return ", ".join(sorted(words))
 
 
-def none_yet() -> None:
+def nothing() -> None:
     """Return None: there is none, or it is not known yet."""

@@ -32,9 +32,9 @@ from ikebana.processor.base.processes import (
     Closes,
     Restarts,
     Stopping,
-    persistently,
+    with_restarts,
 )
-from ikebana.processor.kafka.broker import leashed
+from ikebana.processor.kafka.broker import start_guarded
 
 if TYPE_CHECKING:
     from ikebana.processor.authoring.deliver_part import DeliverPart
@@ -214,7 +214,9 @@ class SinkProcess:
 
     def _keep(self) -> None:
         try:
-            persistently(self._attempt, Restarts(0 if self._once else _RESTARTS), self, self._tell)
+            with_restarts(
+                self._attempt, Restarts(0 if self._once else _RESTARTS), self, self._tell
+            )
             self._board.without(self._name, "ended", restarts=self._restarts)
         except IkebanaError as error:
             self.error = error
@@ -242,7 +244,7 @@ class SinkProcess:
         environ = {**os.environ, **self._environ, VARIABLE: "json"}
         with open(reading, encoding="utf-8", errors="replace") as lines:
             with open(writing, "wb") as log:
-                guard, _ = leashed(self._command, Path.cwd(), log, environ)
+                guard, _ = start_guarded(self._command, Path.cwd(), log, environ)
             with self._lock:
                 self._guard = guard
             if self._stopping.is_set():
@@ -278,7 +280,7 @@ class SinkProcess:
 
 
 @contextmanager
-def beside(
+def running_sinks(
     commands: Commands, board: SinkBoard, say: Say, environ: Mapping[str, str] = _NONE
 ) -> Iterator[Callable[[], None]]:
     """Run the commands of sinks within a `with` block, which gets a function that starts them.
@@ -380,7 +382,7 @@ class Sinks:
         are not run here; see `deliver_once`.
         """
         commands = {} if once else self.commands("--http", "127.0.0.1:0")
-        with beside(commands, board, say, self._environ) as start:
+        with running_sinks(commands, board, say, self._environ) as start:
             yield start
 
     def deliver_once(self, board: SinkBoard, say: Say, stopping: Stopping) -> None:

@@ -14,8 +14,8 @@ from ikebana.processor.base.machine import find_java
 from ikebana.processor.kafka.broker_jars import (
     KAFKA_VERSION,
     end_of_log,
+    fetched_once,
     jars_folder,
-    once,
     retrieve,
 )
 
@@ -109,7 +109,7 @@ def fetched(name: str, parts: Iterable[Jar | Archive]) -> Path:
             archive.unlink()
 
     try:
-        return once(jars_folder().with_name(name), fetch)
+        return fetched_once(jars_folder().with_name(name), fetch)
     except IkebanaError as err:
         # The first line is the reason, the others are the end of a log.
         raise Unavailable(f"no {name}: {str(err).splitlines()[0]}") from err

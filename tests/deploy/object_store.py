@@ -18,7 +18,7 @@ from pyarrow import fs
 from deploy import tools
 from ikebana.processor.base.machine import find_java
 from ikebana.processor.kafka.broker import free_port
-from ikebana.processor.kafka.broker_jars import once, retrieve
+from ikebana.processor.kafka.broker_jars import fetched_once, retrieve
 from support.pipeline_processes import Pipeline
 from support.waiting import wait_until
 
@@ -32,7 +32,7 @@ _SPARK_HAS = ("io.netty", "org.slf4j", "commons-codec", "commons-logging")
 
 def jars() -> Path:
     """The folder of the jars, fetched if this is the first time; 14 MB."""
-    return once(tools.cache() / f"object-store-{HADOOP}-{SDK}", _fetch)
+    return fetched_once(tools.cache() / f"object-store-{HADOOP}-{SDK}", _fetch)
 
 
 def _fetch(folder: Path, log_file: Path) -> None:

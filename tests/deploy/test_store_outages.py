@@ -74,6 +74,8 @@ def test_a_run_is_started_again_after_it(store: Store, how: str, act: str) -> No
         with pytest.raises(StorageError, match="could not read"):
             Checkpoint(LOCATION).birth()
 
-    assert failures.is_transient(failures.named(raised.value))
-    assert failures.is_transient(failures.from_text(f"PythonException: OSError: {raised.value}"))
+    assert failures.is_transient(failures.own_error(raised.value))
+    assert failures.is_transient(
+        failures.own_error_in(f"PythonException: OSError: {raised.value}")
+    )
     assert list(Folder.at(LOCATION, "shards").read("run-2c26b46b68ffc68f.run")) == [b"foo"]

@@ -34,7 +34,7 @@ from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.topics.messages import Message
-from ikebana.processor.topics.replays import advanced, left, ranges, retractions_of
+from ikebana.processor.topics.replays import offsets_left, positions_after, ranges, retractions_of
 from ikebana.serving.aligned import AlignedBatch
 from support.written_topics import Row, Written
 
@@ -288,8 +288,8 @@ def _retractions(life: Life) -> Collection:
     transition = Transition(1, life.written.upper, Stage.FILL)
     plan = Plan("p", (), (), (Output("shown", "o", name),))
     reader, counts = RangeReader(_settings(life)), Counter[tuple[bytes | None, bytes]]()
-    while left(found):
-        found = advanced(found, 50)
+    while offsets_left(found):
+        found = positions_after(found, 50)
         transition = msgspec.structs.replace(transition, read_back=found)
         for piece in ranges({name: "shown"}, transition):
             wanted = Range(piece.topic, piece.partition, piece.start, piece.end)

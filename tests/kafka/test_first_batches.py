@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from ikebana.errors import SourceError
 from ikebana.processor.authoring import pipeline
-from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, birth_of
 from ikebana.processor.checkpoint.commits import Marker, reports_of
 from ikebana.processor.engine import task as shard_batch
 from ikebana.processor.engine.task import Job
@@ -20,7 +20,7 @@ from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.takeover import take_over
 from ikebana.processor.planning import progress
 from ikebana.processor.spark.source import StreamReader
-from ikebana.processor.spark.source_task import SourceConfig, last_left, leave
+from ikebana.processor.spark.source_task import SourceConfig, last_signal, write_signal
 from ikebana.processor.topics.taking import InputsState
 from support.pipeline_processes import create, produce
 
@@ -50,11 +50,11 @@ class Driven:
         }
         self.plan, settings, *_ = pipeline.parse(json.dumps(document), "file", environ={})
         kafka = dict(settings.kafka)
-        birth = newborn(settings.checkpoint, self.plan, SHARDS, Inputs(self.plan, kafka).start())
+        birth = birth_of(settings.checkpoint, self.plan, SHARDS, Inputs(self.plan, kafka).start())
         logged = Checkpoint(settings.checkpoint).layout(birth).logged
         taken = take_over(self.plan, settings, birth, logged, lambda: None, "a test")
         self.stop = folder / f"{name}.stop"
-        leave(self.stop, taken.state.reports)
+        write_signal(self.stop, taken.state.reports)
         self._job = Job(
             plan=self.plan,
             kafka=kafka,
@@ -107,7 +107,7 @@ class Driven:
             marker = shard_batch.run(self._job, shard, self._states.get(shard), rows[shard])
             self._states[shard] = shard_batch.encode_state(marker.manifest)
             found.append(marker)
-        leave(self.stop, reports_of(found))
+        write_signal(self.stop, reports_of(found))
         return found
 
 
@@ -180,13 +180,13 @@ def test_a_silent_input_is_told_and_holds_nothing(
     produce(servers, orders, ROWS)
 
     held = driven.once()
-    told = last_left(driven.stop, InputsState)
+    told = last_signal(driven.stop, InputsState)
     assert told is not None
     assert (told.upper, told.held_by, told.ahead) == (3, ["customers"], True)
     assert sum(marker.waiting for marker in held[-1]) == 4
     produce(servers, customers, [(b'"c"', b'{"t":9,"v":1}')])
     more = driven.once()
-    told = last_left(driven.stop, InputsState)
+    told = last_signal(driven.stop, InputsState)
     assert told is not None
     assert (told.upper, told.silent) == (9, ["orders"])
     assert (written([*held, *more]), sum(marker.waiting for marker in more[-1])) == (3, 2)

@@ -14,7 +14,7 @@ from ikebana.processor.base.notices import Notice
 from ikebana.processor.cli.main import cli
 from ikebana.processor.kafka import records
 from ikebana.processor.kafka.broker import Broker
-from ikebana.processor.kafka.inputs import waited_for
+from ikebana.processor.kafka.inputs import wait_for_topics
 from ikebana.processor.kafka.records import FirstMessages
 from support.pipeline_processes import create, produce
 from support.waiting import patient, wait_until
@@ -41,7 +41,7 @@ class Waiting:
 
     def run(self) -> bool:
         settings = {"bootstrap.servers": self._broker.bootstrap_servers}
-        return waited_for(
+        return wait_for_topics(
             plan_of(*self._topics),
             settings,
             lambda: self._known,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ikebana.processor.authoring import pipeline
-from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, birth_of
 from ikebana.processor.cli.preflight import checks
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import Inputs
@@ -44,7 +44,7 @@ def started(pipe: Pipeline) -> Takeover:
     birth = checkpoint.birth()
     if birth is None:
         start = Inputs(plan, settings.kafka).start()
-        birth = newborn(settings.checkpoint, plan, settings.shards, start)
+        birth = birth_of(settings.checkpoint, plan, settings.shards, start)
         checkpoint.write(birth)
     logged = checkpoint.layout(birth).logged
     return take_over(plan, settings, birth, logged, lambda: None, "a test")

@@ -12,8 +12,8 @@ from ikebana.errors import SourceError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import Inputs
-from ikebana.processor.kafka.takeover import remains_of
-from ikebana.processor.planning.starts import written
+from ikebana.processor.kafka.takeover import read_remains
+from ikebana.processor.planning.starts import text_of
 from support.pipeline_processes import create
 
 pytestmark = pytest.mark.kafka
@@ -37,7 +37,7 @@ def topic(broker: Broker, topic_name: Callable[[str], str]) -> str:
 
 def plan_of(topic: str, start: Any) -> Plan:
     """The last values of the topic from there."""
-    source = Input("rows", (topic,), start=written(start))
+    source = Input("rows", (topic,), start=text_of(start))
     return Plan("p", (source,), (Upsert("u", "rows"),), (Output("o", "u", "o"),))
 
 
@@ -91,4 +91,4 @@ def test_a_recovery_finds_the_start_again(
     settings = Settings("c", {"bootstrap.servers": broker.bootstrap_servers})
     plan = plan_of(topic, start)
     for of_plan, starts in ((plan, {topic: positions}), (plan_of(topic, "earliest"), {})):
-        assert remains_of(replace(of_plan, name=f"p-{topic}"), settings).starts == starts
+        assert read_remains(replace(of_plan, name=f"p-{topic}"), settings).starts == starts

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ikebana import Input, Output, Plan
 from ikebana.errors import CheckpointError
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged, birth_of
 from ikebana.processor.checkpoint.commits import reports_of
 from ikebana.processor.kafka import client, transactions
 from ikebana.processor.kafka.broker import Broker
@@ -38,7 +38,7 @@ class Rescaled:
             checkpoint=str(folder), kafka={"bootstrap.servers": servers}, shards=shards
         )
         start = Inputs(self.plan, self.settings.kafka).start()
-        self.birth: Birth = newborn(str(folder), self.plan, shards, start)
+        self.birth: Birth = birth_of(str(folder), self.plan, shards, start)
         self.last: SourceOffset = start
 
     def taken(self) -> Takeover:

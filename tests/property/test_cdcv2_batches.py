@@ -18,7 +18,7 @@ from ikebana.processor.base.diff_reader import Cdcv2Reader, ContradictionError
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate
 from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.kernels import facts
-from ikebana.processor.topics.input_times import Coverage, advanced, packed, unpacked
+from ikebana.processor.topics.input_times import Coverage, add_statements, packed, unpacked
 from support.cdcv2_facts import contradictory, facts_of, histories, statements_of, tellings
 from support.strategies import cuts, unhurried
 
@@ -70,7 +70,7 @@ class Input:
             packed_statements, times = json.loads(marker)
             statements += unpacked(packed_statements)
             add_times(found, times)
-        self.logged = logged(advanced(coverage, statements, found))
+        self.logged = logged(add_statements(coverage, statements, found))
 
 
 def logged(coverage: Coverage) -> str:
@@ -218,7 +218,7 @@ def test_what_is_known_does_not_depend_on_the_cut(
 ) -> None:
     """Bit by bit it comes to the same coverage, in the same words, as all at once."""
     some = data.draw(tellings(history).flatmap(lessened))
-    at_once = advanced(
+    at_once = add_statements(
         Coverage(), statements_of(some), Counter(fact[2] for fact in set(facts_of(some)))
     )
     input_ = Input()

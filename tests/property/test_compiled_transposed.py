@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.arrangements import run
-from ikebana.arrangements.run import EntryChange, Streams, changes_of, divided
+from ikebana.arrangements.run import EntryChange, Streams, changes_of, divide_changes
 from support.strategies import unhurried
 
 pytest.importorskip(
@@ -45,10 +45,10 @@ def _streams(packed: bytes) -> Streams:
 @given(changes=_changes)
 def test_changes_come_back_whatever_they_are(changes: list[EntryChange]) -> None:
     """By the compiled code, and by the Python that reads them where there is none."""
-    packed = divided(changes)
+    packed = divide_changes(changes)
 
     assert packed is not None
-    assert run.put_together(packed) == changes
+    assert run.restore_changes(packed) == changes
     assert list(changes_of(_streams(packed))) == changes
 
 
@@ -60,14 +60,14 @@ def test_many_texts_take_wider_numbers_or_are_left_as_they_are(count: int) -> No
     changes += [
         (bytes(97 + at // 26**place % 26 for place in range(4)), b"") for at in range(count)
     ]
-    packed = divided(changes)
+    packed = divide_changes(changes)
 
     if count > 65_535:
         assert packed is None
     else:
         assert packed is not None
         assert _streams(packed).width == 2
-        assert run.put_together(packed) == changes == [*changes_of(_streams(packed))]
+        assert run.restore_changes(packed) == changes == [*changes_of(_streams(packed))]
 
 
 def test_numbers_of_neighbours_are_stored_as_differences() -> None:
@@ -76,7 +76,7 @@ def test_numbers_of_neighbours_are_stored_as_differences() -> None:
     changes: list[EntryChange] = [
         (b"%d" % (10**12 + 3 * at), b'{"of":%d}' % draw(1_000)) for at in range(500)
     ]
-    packed = divided(changes)
+    packed = divide_changes(changes)
     assert packed is not None
 
     columns = {len(each.planes): each for each in _streams(packed).columns if each.count}
@@ -106,7 +106,7 @@ def test_streams_that_do_not_fit_together_are_refused_by_both(
     changes: list[EntryChange], data: st.DataObject
 ) -> None:
     """Or are read as the same: a checksum does not say what wrote them."""
-    packed = divided(changes)
+    packed = divide_changes(changes)
     assert packed is not None
     fields = msgspec.to_builtins(_streams(packed), builtin_types=(bytes,))
     place = data.draw(st.integers(0, len(fields) - 1))

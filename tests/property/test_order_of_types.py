@@ -16,7 +16,7 @@ from ikebana import Column, Input, Output, Plan, Reduce, Upsert
 from ikebana.arrangements.update import Update
 from ikebana.codecs import canonical
 from ikebana.processor.engine.evaluate import evaluate
-from ikebana.processor.linear.database import asked
+from ikebana.processor.linear.database import rows_of
 from ikebana.processor.linear.typed_json import from_json
 from support.sql_oracle import assert_answered
 from support.sql_oracle import plan_of as view_of
@@ -114,8 +114,8 @@ def in_duckdb(kind: str, values: Sequence[str]) -> tuple[list[str], tuple[Any, .
     """The values that are not null in DuckDB's order, as texts, and its least and greatest."""
     rows = ", ".join("(?)" for _ in values)
     made = f"SELECT {from_json('t', kind)} AS v FROM (VALUES {rows}) AS given(t)"
-    in_order = asked(f"SELECT v::VARCHAR FROM ({made}) WHERE v IS NOT NULL ORDER BY v", *values)
-    (ends,) = asked(f"SELECT min(v)::VARCHAR, max(v)::VARCHAR FROM ({made})", *values)
+    in_order = rows_of(f"SELECT v::VARCHAR FROM ({made}) WHERE v IS NOT NULL ORDER BY v", *values)
+    (ends,) = rows_of(f"SELECT min(v)::VARCHAR, max(v)::VARCHAR FROM ({made})", *values)
     return [text for (text,) in in_order], ends
 
 
@@ -124,7 +124,7 @@ def as_sql(kind: str, value: object) -> str | None:
     if value is None:
         return None
     text = canonical.encode(value).decode()
-    ((found,),) = asked(f"SELECT ({from_json('t', kind)})::VARCHAR FROM (SELECT ? AS t)", text)
+    ((found,),) = rows_of(f"SELECT ({from_json('t', kind)})::VARCHAR FROM (SELECT ? AS t)", text)
     return str(found)
 
 
@@ -175,7 +175,7 @@ def check_turned(kind: str, drawn: Sequence[str], limit: int, nulls: str = "") -
     assert found["errors"] == []
     values = ", ".join(f"(?, {n})" for n in range(len(drawn)))
     made = f"SELECT {from_json('t', kind)} AS x, n FROM (VALUES {values}) AS given(t, n)"
-    expected = [n for (n,) in asked(f"SELECT n FROM ({made}) {order}", *drawn)]
+    expected = [n for (n,) in rows_of(f"SELECT n FROM ({made}) {order}", *drawn)]
     assert sorted(u.data[1]["n"] for u in found["view"]) == sorted(expected)
 
 
@@ -216,7 +216,7 @@ def test_microseconds_of_lengths_are_equal_as_sql_compares_them() -> None:
     equal = "SELECT ?::INTERVAL = ?::INTERVAL"
 
     for one, other in pairs:
-        assert asked(equal, one, other) == asked(
+        assert rows_of(equal, one, other) == rows_of(
             "SELECT epoch_us(?::INTERVAL) = epoch_us(?::INTERVAL)", one, other
         )
 

@@ -17,8 +17,8 @@ from ikebana.processor.linear import syntax
 from ikebana.processor.linear.expressions import parse as checked
 from ikebana.processor.linear.expressions import type_named
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
-from ikebana.processor.linear.syntax import called, select_of, tree
-from ikebana.processor.planning.aggregates import AggregateError, arranged
+from ikebana.processor.linear.syntax import call_of, select_of, tree
+from ikebana.processor.planning.aggregates import AggregateError, split_reduction
 from ikebana.processor.planning.joins import binding
 from ikebana.processor.planning.plan import Reduce
 from support.sql_texts import sql_texts
@@ -37,11 +37,11 @@ def readers(text: str) -> list[Callable[[], Any]]:
         lambda: [
             binding.flat(each, SCOPES, condition=True) for each in syntax.conjuncts(tree(text))
         ],
-        lambda: called(text),
+        lambda: call_of(text),
         lambda: syntax.conditions(text),
         lambda: binding.flat(tree(text), SCOPES),
         lambda: type_named(text),
-        lambda: arranged(Reduce("r", "o", (("n", text),))),
+        lambda: split_reduction(Reduce("r", "o", (("n", text),))),
     ]
 
 

@@ -179,7 +179,7 @@ TAKEN: dict[str, Callable[[Any], bool]] = {
 def nearest(number: Fraction) -> Any:
     """The double next to a number; the number to 60 digits, if it is beyond all doubles."""
     try:
-        return canonical.exact(Decimal(repr(float(number))))
+        return canonical.canonical_number(Decimal(repr(float(number))))
     except OverflowError:
         return quotient(number, 1, 60)
 

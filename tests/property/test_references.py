@@ -4,9 +4,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ikebana.processor.linear.database import asked
+from ikebana.processor.linear.database import rows_of
 from ikebana.processor.linear.scope import ExpressionError
-from ikebana.processor.linear.syntax import select_of, text_of, tree_of, written
+from ikebana.processor.linear.syntax import select_of, sql_of, text_of, tree_of
 
 _WORDS = [
     name
@@ -15,7 +15,7 @@ _WORDS = [
         "SELECT DISTINCT function_name FROM duckdb_functions()",
         "SELECT DISTINCT type_name FROM duckdb_types()",
     )
-    for (name,) in asked(sql)
+    for (name,) in rows_of(sql)
 ]
 _names = st.sampled_from([*_WORDS, "rowid", "E", "x"]) | st.text("ab_9A \"'.$\\é", min_size=1)
 
@@ -40,4 +40,4 @@ def test_a_reference_has_the_tree_that_duckdb_makes(parts: list[str]) -> None:
 @given(st.lists(_names, min_size=1, max_size=3))
 def test_a_reference_is_printed_as_duckdb_prints_it(names: list[str]) -> None:
     node = {**select_of("a")["select_list"][0], "column_names": names}
-    assert text_of(node) == written({**select_of("1"), "select_list": [node]})
+    assert text_of(node) == sql_of({**select_of("1"), "select_list": [node]})

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from ikebana.codecs.diff import ProgressRecord, SnapshotRecord
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
-from ikebana.processor.kafka.snapshots import Available, chosen, retained_snapshots, usable
+from ikebana.processor.kafka.snapshots import Available, choose, retained_snapshots, usable
 
 TOPIC = "t"
 PARTITIONS = (0, 1)
@@ -54,7 +54,7 @@ def test_the_newest_snapshot_that_can_be_used_is_chosen(
     ]
     old_enough = [record for record in good if as_of is None or record.time <= as_of]
 
-    found = chosen(records, kept, as_of)
+    found = choose(records, kept, as_of)
 
     assert {record.time for record in usable(records, kept)} == {record.time for record in good}
     if old_enough:
@@ -68,7 +68,7 @@ def test_the_newest_snapshot_that_can_be_used_is_chosen(
         assert found.reason is Reason.LOST_BEGINNING
         if good:
             assert f"as of {min(record.time for record in good)} " in found.message
-        lenient = chosen(records, kept, as_of, strict=False)
+        lenient = choose(records, kept, as_of, strict=False)
         if good:
             assert isinstance(lenient, SnapshotRecord)
             assert lenient.time == min(record.time for record in good)

@@ -11,7 +11,7 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import KeyedUpdate, Partial, Upserts
 from ikebana.processor.base.sharding import shard_of
-from ikebana.processor.checkpoint.parts import moved
+from ikebana.processor.checkpoint.parts import to_new_shards
 from ikebana.processor.engine.testing.run import rescaled
 from ikebana.processor.kernels import upsert, upsert_waiting
 from ikebana.processor.kernels.layout import operator_part
@@ -109,7 +109,7 @@ def test_a_rescale_takes_each_waiting_upsert_to_the_shard_of_its_key(
         at = partial(shard_of, shards=count)
         stores = rescaled(stores, count)
         for shard, store in enumerate(stores):
-            assert {owner for owner, _ in moved(store.scan(b""), at)} <= {shard}
+            assert {owner for owner, _ in to_new_shards(store.scan(b""), at)} <= {shard}
     (united,) = stores
 
     assert entries(united) == reference

@@ -7,7 +7,7 @@ import msgspec
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.run import Head
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, birth_of
 from ikebana.testing import Run
 
 
@@ -15,7 +15,7 @@ def left(run: Run, place: Path, *, committed: bool = True) -> Birth:
     """Write what a run has come to as a checkpoint; unless `committed`, its last batch is not."""
     checkpoint = Checkpoint(str(place))
     shards = len(run.stores)
-    birth = newborn(str(place), run.plan, shards, run.last)
+    birth = birth_of(str(place), run.plan, shards, run.last)
     birth = msgspec.structs.replace(birth, first_batch=run.last.batch)
     checkpoint.write(birth)
     entry = msgspec.json.encode(run.last.to_json()).decode()

@@ -79,7 +79,7 @@ class Play:
         return Counter(
             parts.operator_of(place)
             for store in self.run.stores
-            for _, (place, _) in parts.moved(store.scan(b""), lambda _: 0)
+            for _, (place, _) in parts.to_new_shards(store.scan(b""), lambda _: 0)
         )
 
 

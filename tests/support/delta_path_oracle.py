@@ -15,7 +15,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from ikebana.arrangements.update import Update, accumulate, consolidate
-from ikebana.processor.linear.database import asked
+from ikebana.processor.linear.database import rows_of
 from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import Scope
@@ -258,7 +258,7 @@ def _evaluated(sql: str, reads: tuple[tuple[str, str], ...], *values: Any) -> An
         f"{'NULL' if of is None else _literal(of)}::{kind} AS {quoted(name)}"
         for (name, kind), of in zip(reads, values, strict=True)
     )
-    ((found,),) = asked(f"SELECT {sql} FROM (SELECT {columns or '1'})")
+    ((found,),) = rows_of(f"SELECT {sql} FROM (SELECT {columns or '1'})")
     return found
 
 

@@ -8,7 +8,7 @@ import msgspec
 from ikebana import DeltaJoin, Input, JoinInput, Output, Plan, Upsert
 from ikebana.codecs.diff import ProgressRecord
 from ikebana.processor.base.offsets import TopicInfo
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged, birth_of
 from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
 from ikebana.processor.checkpoint.takeover import OutputState, StartHistory, lasting_topics
 from ikebana.processor.planning import progress
@@ -43,7 +43,7 @@ def offset(batch: int, of: Plan = PLAN, **changed: Any) -> SourceOffset:
 
 def born(plan: Plan = PLAN, shards: int = SHARDS, **changed: Any) -> Birth:
     """A checkpoint called "ours" that begins with batch 0."""
-    birth = newborn("/nowhere", plan, shards, SourceOffset(-1, 0, 0, {}, plan.fingerprint()))
+    birth = birth_of("/nowhere", plan, shards, SourceOffset(-1, 0, 0, {}, plan.fingerprint()))
     return msgspec.structs.replace(birth, id="ours", **changed)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.rows import Tick, Upserts, pack
 from ikebana.processor.base.sharding import shard_of
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged, birth_of
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.engine import task as shard_batch
 from ikebana.processor.engine.task import Job, encode_state
@@ -119,5 +119,5 @@ def made(broker: Broker, topic_name: Callable[[str], str], folder: Path) -> Inst
         time="offset",
     )
     location = str(folder / "checkpoint")
-    birth = newborn(location, plan, SHARDS, Inputs(plan, kafka).start())
+    birth = birth_of(location, plan, SHARDS, Inputs(plan, kafka).start())
     return Instances(plan, Settings(location, kafka, shards=SHARDS), birth)

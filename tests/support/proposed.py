@@ -7,7 +7,7 @@ import ikebana.testing
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.processor.authoring.pipeline import ConfiguredPlan, parse
 from ikebana.processor.authoring.proposing.formats import Sample
-from ikebana.processor.authoring.proposing.proposal import Proposal, propose, tried
+from ikebana.processor.authoring.proposing.proposal import Proposal, propose, until_readable
 from ikebana.processor.authoring.proposing.writing import WRITERS
 from ikebana.processor.planning.plan import Input, Plan
 
@@ -36,7 +36,7 @@ def run_of(
     def write(one: Proposal) -> str:
         return WRITERS["yaml"].written("new", [one], "b:1", "http://r:1")
 
-    proposal = tried(propose(topic, samples, schemas), samples, schemas, write)
+    proposal = until_readable(propose(topic, samples, schemas), samples, schemas, write)
     text = write(proposal)
     plan = parse(text, "new.yaml", environ={}).plan
     (source,) = plan.inputs

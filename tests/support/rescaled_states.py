@@ -14,7 +14,7 @@ from ikebana.arrangements.update import Interval
 from ikebana.codecs.errors import error_record
 from ikebana.processor.base.rows import Upserts
 from ikebana.processor.base.sharding import shard_of
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, birth_of
 from ikebana.processor.checkpoint.rescale import rescaled
 from ikebana.processor.engine.dataflow import advance
 from ikebana.processor.topics.source_offset import SourceOffset
@@ -80,7 +80,7 @@ def states(shard: int, keys: int) -> list[Entry]:
 
 def written(location: Path, keys: int) -> Written:
     """A checkpoint of four shards with so many keys, two batches old."""
-    birth = newborn(str(location), PLAN, SHARDS, START)
+    birth = birth_of(str(location), PLAN, SHARDS, START)
     checkpoint = Checkpoint(str(location))
     checkpoint.write(birth)
     log(location, "offsets", 0, START)

@@ -27,7 +27,7 @@ from ikebana.processor.engine.testing.run import MemoryWorld
 from ikebana.processor.kafka import takeover
 from ikebana.processor.spark import query
 from ikebana.processor.spark.source import StreamReader
-from ikebana.processor.spark.source_task import leave
+from ikebana.processor.spark.source_task import write_signal
 from ikebana.testing import Run
 from support.pipeline_processes import create, produce
 
@@ -188,7 +188,7 @@ class KafkaLife:
         self._job = query._job(opening, settings, labels, str(self._folder / "local"), edit)
         self._layout, self._birth = opening.layout, opening.step.birth
         self._stop = stop
-        leave(stop, opening.takeover.state.reports)
+        write_signal(stop, opening.takeover.state.reports)
         self._reader = StreamReader(config)
         return result
 
@@ -236,7 +236,7 @@ class KafkaLife:
             state = task.encode_state(marker.manifest)
             markers.append(task.run(self._job, shard, state, rows[shard]))
         if committed is None:
-            leave(self._stop, reports_of(markers))
+            write_signal(self._stop, reports_of(markers))
 
     def _write(self, log: str, number: int, text: str) -> None:
         """Write an entry of one of Spark's logs."""
@@ -248,7 +248,7 @@ class KafkaLife:
         self._place = self._folder / "second"
         plan, settings = _parsed(self._name, str(self._place), self._servers, **parts)
         settings = replace(settings, shards=2)
-        left = takeover.remains_of(plan, settings)
+        left = takeover.read_remains(plan, settings)
         takeover.recover(plan, settings, left, Checkpoint(str(self._place)))
 
 

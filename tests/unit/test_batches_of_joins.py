@@ -269,8 +269,8 @@ def test_a_new_join_begins_anew_under_a_name_that_was_there_before() -> None:
     edits = [Transition(1, BEGIN - 1), Transition(1, BEGIN), Transition(2, BEGIN)]
 
     for edit in edits:
-        assert replaying.begins(store, edit)
-        assert not replaying.begins(store, edit)
+        assert replaying.is_first_portion(store, edit)
+        assert not replaying.is_first_portion(store, edit)
         assert len(Replay(store, "join", "j").take(past).rows) == 1
         assert Replay(store, "join", "j").is_done
 

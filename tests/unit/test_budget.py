@@ -14,7 +14,7 @@ from ikebana.processor.engine.dataflow import NOTHING_BESIDE, Beside
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
 from ikebana.processor.planning import progress
-from ikebana.processor.spark.failures import from_text, is_transient
+from ikebana.processor.spark.failures import is_transient, own_error_in
 from support.clocks import Clock
 
 
@@ -167,7 +167,7 @@ def test_a_start_does_not_repeat_what_cannot_end() -> None:
         Budget(1.0).expect("priced", b'"hot"', 10**10)
     told = f"Traceback\nikebana.errors.TooMuchError: {raised.value}\n\n\tat org.apache.spark"
 
-    found = from_text(told)
+    found = own_error_in(told)
 
     assert isinstance(found, TooMuchError)
     assert found.hint is not None

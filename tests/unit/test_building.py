@@ -9,7 +9,7 @@ import pytest
 
 import ikebana as ik
 from ikebana.errors import ConfigError, PlanError
-from ikebana.processor.building.parts import here
+from ikebana.processor.building.parts import calling_place
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -240,7 +240,7 @@ def test_a_problem_has_the_line_of_the_code() -> None:
     """That of the step, also where the operator has several."""
     made = ik.Pipeline("p")
     current = made.topic("orders", row=Order).upsert()
-    line = here().line + 2
+    line = calling_place().line + 2
     narrow = current.select("id", "amount")
     narrow.select(big="amuont").to("o")
 
@@ -254,7 +254,7 @@ def test_one_name_for_two_operators_is_told_with_both_places() -> None:
     """And what gives another name."""
     made = ik.Pipeline("p")
     orders = made.topic("orders", row=Order).upsert("one")
-    begin = here().line
+    begin = calling_place().line
     orders.reduce(by="product", n="count(*)")
 
     with pytest.raises(ConfigError) as raised:

@@ -9,7 +9,7 @@ from ikebana import Column, Input, Linear, Output, Plan, Reduce, Upsert
 from ikebana.errors import PlanError
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.linear import steps, syntax
-from ikebana.processor.linear.database import asked
+from ikebana.processor.linear.database import rows_of
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.catalog import Catalog, catalog_of
@@ -203,9 +203,9 @@ def test_a_condition_of_a_join_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -
     def counted(statement: str, *values: Any) -> Any:
         if "json_serialize_sql" in statement:
             parsed[str(values[0]).removeprefix("SELECT ").strip()] += 1
-        return asked(statement, *values)
+        return rows_of(statement, *values)
 
-    monkeypatch.setattr(syntax, "asked", counted)
+    monkeypatch.setattr(syntax, "rows_of", counted)
     syntax.select_of.cache_clear()
     view = """
     SELECT c.name, o.amount FROM "order" o JOIN customer c

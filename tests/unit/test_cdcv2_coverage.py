@@ -7,14 +7,20 @@ import pytest
 
 from ikebana.codecs.cdcv2 import END, Progress
 from ikebana.processor.base.diff_reader import ContradictionError
-from ikebana.processor.topics.input_times import Coverage, advanced, packed, united, unpacked
+from ikebana.processor.topics.input_times import (
+    Coverage,
+    add_statements,
+    merge_statements,
+    packed,
+    unpacked,
+)
 
 
 def test_the_frontier_is_the_first_time_that_is_not_complete() -> None:
     """It stops at what is missing, and goes on to the end of what is covered."""
-    one = advanced(Coverage(), [Progress(0, 9, {3: 2, 5: 1})], {5: 1})
-    other = advanced(one, [], {3: 1})
-    last = advanced(other, [], {3: 1})
+    one = add_statements(Coverage(), [Progress(0, 9, {3: 2, 5: 1})], {5: 1})
+    other = add_statements(one, [], {3: 1})
+    last = add_statements(other, [], {3: 1})
 
     assert [one.frontier, other.frontier, last.frontier] == [3, 3, 9]
 
@@ -22,42 +28,42 @@ def test_the_frontier_is_the_first_time_that_is_not_complete() -> None:
 def test_what_lies_before_the_frontier_is_forgotten() -> None:
     """What is logged is as small as what is open; repeated statements change nothing."""
     statement = Progress(0, 9, {3: 1, 5: 1})
-    one = advanced(Coverage(), [statement], {3: 1})
+    one = add_statements(Coverage(), [statement], {3: 1})
 
     assert one == Coverage(5, [[5, 9, 5, 1]], [])
-    assert advanced(one, [statement], {}) == one
-    assert advanced(one, [statement], {5: 1}) == Coverage(9)
-    assert advanced(Coverage(9), [statement], {}) == Coverage(9)
+    assert add_statements(one, [statement], {}) == one
+    assert add_statements(one, [statement], {5: 1}) == Coverage(9)
+    assert add_statements(Coverage(9), [statement], {}) == Coverage(9)
 
 
 def test_a_statement_beyond_a_gap_waits() -> None:
     """Nothing is known of the times in between."""
-    one = advanced(Coverage(), [Progress(5, 9, {})], {})
+    one = add_statements(Coverage(), [Progress(5, 9, {})], {})
 
     assert one == Coverage(0, [[5, 9]], [])
-    assert advanced(one, [Progress(0, 5, {})], {}) == Coverage(9)
+    assert add_statements(one, [Progress(0, 5, {})], {}) == Coverage(9)
 
 
 def test_facts_may_be_found_before_anything_is_said_of_their_time() -> None:
     """They are told once, and count when progress comes."""
-    one = advanced(Coverage(), [], {7: 2, 3: 1})
+    one = add_statements(Coverage(), [], {7: 2, 3: 1})
 
     assert one == Coverage(0, [], [3, 1, 4, 2])
-    assert advanced(one, [Progress(0, 8, {3: 1, 7: 2})], {}) == Coverage(8)
+    assert add_statements(one, [Progress(0, 8, {3: 1, 7: 2})], {}) == Coverage(8)
 
 
 def test_a_collection_that_is_closed_for_good_is_complete_to_the_end_of_time() -> None:
     """The greatest number there is can be logged and read again."""
-    one = advanced(Coverage(), [Progress(0, END, {END - 1: 1})], {})
+    one = add_statements(Coverage(), [Progress(0, END, {END - 1: 1})], {})
     read = msgspec.json.decode(msgspec.json.encode(one), type=Coverage)
 
     assert read == one == Coverage(END - 1, [[END - 1, END, END - 1, 1]], [])
-    assert advanced(read, [], {END - 1: 1}) == Coverage(END)
+    assert add_statements(read, [], {END - 1: 1}) == Coverage(END)
 
 
 def test_an_input_may_begin_later() -> None:
     """What is said of earlier times plays no part."""
-    begun = advanced(Coverage(4), [Progress(-3, 6, {-2: 1, 3: 1})], {})
+    begun = add_statements(Coverage(4), [Progress(-3, 6, {-2: 1, 3: 1})], {})
 
     assert begun == Coverage(6)
 
@@ -109,7 +115,7 @@ def test_what_cannot_all_be_true_is_an_error(
     """In whatever order it comes, in one batch or in several."""
     for order in (statements, statements[::-1]):
         with pytest.raises(ContradictionError) as caught:
-            advanced(Coverage(), order, found)
+            add_statements(Coverage(), order, found)
         assert caught.value.message == message
 
         with pytest.raises(ContradictionError) as caught:
@@ -119,16 +125,16 @@ def test_what_cannot_all_be_true_is_an_error(
 
 def _one_by_one(statements: Sequence[Progress], found: dict[int, int]) -> None:
     # What is missing at time 0 keeps all that follows open.
-    coverage = advanced(Coverage(), [Progress(0, 1, {0: 1})], found)
+    coverage = add_statements(Coverage(), [Progress(0, 1, {0: 1})], found)
     for statement in statements:
         later = statement._replace(lower=max(statement.lower, 1))
-        coverage = advanced(coverage, [later], {})
+        coverage = add_statements(coverage, [later], {})
 
 
 def test_one_more_than_was_counted_is_an_error_when_its_time_is_complete() -> None:
     """The time was complete before: somebody has found what cannot be."""
     with pytest.raises(ContradictionError) as caught:
-        advanced(Coverage(9), [], {3: 1})
+        add_statements(Coverage(9), [], {3: 1})
 
     assert caught.value.message == (
         "cannot read CDCv2 updates of time 3: there are more of them than progress counts"
@@ -147,7 +153,7 @@ def test_statements_that_touch_or_overlap_become_one() -> None:
         Progress(1, 3, {1: 1}),
     ]
 
-    assert united(statements) == [Progress(0, 6, {1: 1, 4: 7}), Progress(8, 9, {})]
+    assert merge_statements(statements) == [Progress(0, 6, {1: 1, 4: 7}), Progress(8, 9, {})]
 
 
 def test_packed_statements_are_small_and_come_back() -> None:

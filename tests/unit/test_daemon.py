@@ -220,7 +220,7 @@ def test_a_worker_without_its_host_takes_its_daemon_with_it() -> None:
     leave = (
         "import os, sys; from ikebana.processor.spark.workers import daemon\n"
         "os.environ[daemon._VARIABLE] = str(os.getpid() + int(sys.argv[1]))\n"
-        "if not (worker := os.fork()): daemon.leave()\n"
+        "if not (worker := os.fork()): daemon.end_worker()\n"
         "sys.exit(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))"
     )
     command = [sys.executable, "-c", leave]

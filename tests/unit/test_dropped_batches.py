@@ -10,7 +10,7 @@ from ikebana import Plan
 from ikebana.processor.base.rows import Records
 from ikebana.processor.checkpoint.checkpoint import Logged
 from ikebana.processor.checkpoint.next_step import Observed
-from ikebana.processor.engine.testing.run import born
+from ikebana.processor.engine.testing.run import birth_of
 from ikebana.processor.kafka.reader import DeletedError
 from ikebana.processor.topics.source_offset import SourceOffset, is_settled
 from ikebana.testing import Run, Topics
@@ -75,7 +75,7 @@ def shown(run: Run, output: str) -> Counter[str]:
 
 def test_a_batch_is_void_until_a_shard_has_committed_it() -> None:
     offset = SourceOffset(4, 5, 9, {}, "plan")
-    birth = born(plan_of(5), 1, offset, {})
+    birth = birth_of(plan_of(5), 1, offset, {})
     assert Observed(birth, Logged(offset, 4, 3), 3).has_void_batch
     assert not Observed(birth, Logged(offset, 4, 3), 4).has_void_batch
     assert not Observed(birth, Logged(offset, 4, 4), 4).has_void_batch

@@ -6,7 +6,7 @@ import pytest
 
 import ikebana as ik
 from ikebana.errors import ConfigError
-from ikebana.processor.linear.bound_query import BindingError, bound
+from ikebana.processor.linear.bound_query import BindingError, columns_of
 from ikebana.processor.linear.duckdb_messages import ELSEWHERE, in_words
 
 TABLES = {
@@ -120,7 +120,7 @@ def test_what_duckdb_does_not_bind_is_refused_with_place_and_remedy(
     query: str, problem: str
 ) -> None:
     with pytest.raises(BindingError) as caught:
-        bound(query, TABLES)
+        columns_of(query, TABLES)
 
     place = re.sub(r"^line (\d+), column (\d+): ", r"\1:\2 ", caught.value.with_place(query))
     shown = place if caught.value.at is not None else f"- {place}"

@@ -4,7 +4,7 @@ import pytest
 
 from ikebana import Plan
 from ikebana.processor.base.transition import Stage, Transition
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged, birth_of
 from ikebana.processor.checkpoint.edit_plan import EditPlan, PartPlan, Rescaled
 from ikebana.processor.checkpoint.next_step import Desired, Observed
 from ikebana.processor.checkpoint.planned_edit import planned
@@ -15,7 +15,7 @@ from support.edited_shops import FIRST, JOINED, plan_of
 
 def born(plan: Plan, shards: int = 2) -> Birth:
     start = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
-    return newborn("/tmp/nowhere", plan, shards, start)
+    return birth_of("/tmp/nowhere", plan, shards, start)
 
 
 def to(birth: Birth, plan: Plan, shards: int = 2, logged: Logged | None = None) -> EditPlan:

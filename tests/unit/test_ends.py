@@ -15,7 +15,7 @@ from ikebana.processor.checkpoint.checkpoint import Logged
 from ikebana.processor.spark import failures
 from ikebana.processor.spark.connection import is_stopped
 from ikebana.processor.spark.query import Going, Running
-from ikebana.processor.spark.source_task import done_at, filled_at
+from ikebana.processor.spark.source_task import done_file, filled_file
 from support.waiting import wait_until
 
 
@@ -109,17 +109,17 @@ def test_a_batch_that_was_repeated_may_take_as_long_as_others(
     ended.start()
     wait_until(lambda: len(looks) > 2, 30, "three looks")
     assert not query.stopped
-    done_at(tmp_path / "stop-1").touch()
+    done_file(tmp_path / "stop-1").touch()
     query.stop()
     ended.join(30)
 
 
-@pytest.mark.parametrize("file", [done_at, filled_at])
+@pytest.mark.parametrize("file", [done_file, filled_file])
 def test_a_query_that_has_done_what_it_was_to_do_ends_well(tmp_path: Path, file: Any) -> None:
     """The source says when there is nothing left to do."""
     file(tmp_path / "stop-1").touch()
     query = Query(ends=True)
-    if file is filled_at:
+    if file is filled_file:
         query.status["isTriggerActive"] = True
 
     running(query, tmp_path).wait(lambda: False)
@@ -148,8 +148,8 @@ def test_whatever_a_query_says_when_spark_has_ended_may_pass() -> None:
     text = '[STREAM_FAILED] "org.apache.spark.SparkContext.dagScheduler()" is null'
     error = StreamingQueryException(text)
 
-    assert isinstance(failures.named(error, alive=True), QueryError)
-    assert isinstance(found := failures.named(error, alive=False), LostError)
+    assert isinstance(failures.own_error(error, alive=True), QueryError)
+    assert isinstance(found := failures.own_error(error, alive=False), LostError)
     assert "dagScheduler()" in str(found)
     assert failures.is_transient(found)
 

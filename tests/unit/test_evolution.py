@@ -11,14 +11,14 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Interval
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.checkpoint.checkpoint import Birth, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, birth_of
 from ikebana.processor.checkpoint.evolution import (
+    birth_after,
     edit_to,
-    evolved,
     ineffective_hints,
     recorded,
-    resumed,
     step_to,
+    with_checkpoint_names,
 )
 from ikebana.processor.engine.replaying import ArrangementPast, Replay
 from ikebana.processor.kernels.arrange import Arrangement
@@ -48,7 +48,7 @@ def plan_of(*operators: Operator, **changed: Any) -> Plan:
 
 def born(plan: Plan) -> Birth:
     """The record of a checkpoint that has run a plan."""
-    return newborn("/tmp/nowhere", plan, 2, SourceOffset(-1, 0, 0, {}, plan.fingerprint()))
+    return birth_of("/tmp/nowhere", plan, 2, SourceOffset(-1, 0, 0, {}, plan.fingerprint()))
 
 
 def test_a_join_over_arrangements_that_are_there_may_come() -> None:
@@ -57,9 +57,9 @@ def test_a_join_over_arrangements_that_are_there_may_come() -> None:
     positive = Linear("positive", "second", (steps.where("ck > 0"),))
     new = plan_of(FIRST, SECOND, totals, positive, PRICED)
 
-    birth = evolved(born(plan_of(FIRST)), new)
+    birth = birth_after(born(plan_of(FIRST)), new)
 
-    assert evolved(birth, new) == birth
+    assert birth_after(birth, new) == birth
     assert birth.released == ()
     edit = edit_to(born(plan_of(FIRST)), new)
     assert edit is not None
@@ -69,13 +69,13 @@ def test_a_join_over_arrangements_that_are_there_may_come() -> None:
 
 def test_a_join_may_go_and_what_it_kept_is_released() -> None:
     """But not what others still read; and what comes back is not released."""
-    birth = evolved(born(plan_of(FIRST, OTHER)), plan_of(FIRST))
+    birth = birth_after(born(plan_of(FIRST, OTHER)), plan_of(FIRST))
 
     assert "hold-in other" in birth.released
     arranged = [name.partition(":")[0] for name in birth.released if ":" in name]
     # By n of orders: customers by ck serve the first as well.
     assert {name.partition(" ")[2] or name for name in arranged} == {"orders"}
-    back = evolved(birth, plan_of(FIRST, SECOND))
+    back = birth_after(birth, plan_of(FIRST, SECOND))
     assert "hold-in other" in back.released
 
 
@@ -111,7 +111,7 @@ def test_a_join_may_go_and_what_it_kept_is_released() -> None:
 def test_all_else_may_not(new: Plan, reason: str) -> None:
     """The reason is told, by the name of what is at fault."""
     with pytest.raises(CheckpointError) as error:
-        evolved(born(plan_of(FIRST, PRICED)), new)
+        birth_after(born(plan_of(FIRST, PRICED)), new)
 
     assert reason in error.value.message
 
@@ -135,7 +135,7 @@ def test_all_else_may_not(new: Plan, reason: str) -> None:
 )
 def test_what_a_delta_join_had_is_computed_once_more(new: Plan) -> None:
     """It is a function of what its inputs are now."""
-    evolved(born(plan_of(FIRST)), new)
+    birth_after(born(plan_of(FIRST)), new)
 
     edit = edit_to(born(plan_of(FIRST)), new)
     assert edit is not None
@@ -148,7 +148,7 @@ def test_an_as_of_join_needs_what_its_left_has_been() -> None:
     edit = edit_to(born(plan_of(PRICED)), plan_of(PRICED, lone))
     assert edit is not None
     assert [*edit.filled_joins] == ["lone"]
-    evolved(born(plan_of(PRICED)), plan_of(PRICED, lone))
+    birth_after(born(plan_of(PRICED)), plan_of(PRICED, lone))
 
     inputs = (replace(INPUTS[0], mode="append"), INPUTS[1])
     before, after = (
@@ -161,7 +161,7 @@ def test_an_as_of_join_needs_what_its_left_has_been() -> None:
         for joins in ((), (msgspec.structs.replace(lone, left=JoinInput("o", "orders_in")),))
     )
     with pytest.raises(CheckpointError, match='has all that its input "orders_in" was'):
-        evolved(born(before), after)
+        birth_after(born(before), after)
 
 
 LOCKED = msgspec.structs.replace(PRICED, retract="locked")
@@ -184,16 +184,16 @@ def test_an_as_of_join_that_changes_begins_anew(before: AsOfJoin, after: AsOfJoi
     # So do its errors.
     assert edit.read_back == {"priced": "priced", "p.errors": "errors"}
     assert "priced@2" in edit.fresh
-    evolved(born(plan_of(before)), plan_of(after))
+    birth_after(born(plan_of(before)), plan_of(after))
 
 
 def test_a_topic_does_not_come_back() -> None:
     """What it has would be taken for the new output's."""
     totals = Reduce("totals", "second", (("n", "count(*)"),))
-    without = evolved(born(plan_of(FIRST, SECOND, totals)), plan_of(FIRST))
+    without = birth_after(born(plan_of(FIRST, SECOND, totals)), plan_of(FIRST))
 
     with pytest.raises(CheckpointError) as error:
-        evolved(without, plan_of(FIRST, SECOND, totals))
+        birth_after(without, plan_of(FIRST, SECOND, totals))
 
     for name in ("second", "totals"):
         assert f'outputs.{name} writes to topic "{name}"' in error.value.message
@@ -202,7 +202,7 @@ def test_a_topic_does_not_come_back() -> None:
         replace(o, topic=o.name + ".2") if o.name in ("second", "totals") else o
         for o in anew.outputs
     )
-    going = resumed(without, replace(anew, outputs=outputs))
+    going = with_checkpoint_names(without, replace(anew, outputs=outputs))
     assert {o.name for o in going.operators} >= {"second@2", "totals@2"}
 
 
@@ -214,7 +214,7 @@ def test_a_new_output_does_not_write_where_an_older_one_wrote() -> None:
     with pytest.raises(
         CheckpointError, match='writes to topic "first", which has been the topic of "first"'
     ):
-        evolved(born(plan_of(FIRST)), new)
+        birth_after(born(plan_of(FIRST)), new)
 
 
 def test_a_new_join_needs_what_waits_for_its_time() -> None:
@@ -237,11 +237,11 @@ def test_a_new_join_needs_what_waits_for_its_time() -> None:
         return replace(both, operators=both.operators[:1], outputs=both.outputs[:1]), both
 
     before, after = plans(now)
-    assert evolved(born(before), after)
+    assert birth_after(born(before), after)
 
     before, after = plans(dated)
     with pytest.raises(CheckpointError, match='changes of "t" that are not due yet'):
-        evolved(born(before), after)
+        birth_after(born(before), after)
 
 
 def test_how_far_a_new_join_is_does_not_go_with_a_key() -> None:
@@ -250,7 +250,7 @@ def test_how_far_a_new_join_is_does_not_go_with_a_key() -> None:
     arrangement = Arrangement(MemoryStore(), Interval(3, 3), 3)
     Replay(store, "join", "second").take(ArrangementPast(arrangement, 3))
 
-    assert list(parts.moved(store.scan(b""), lambda _: 0)) == []
+    assert list(parts.to_new_shards(store.scan(b""), lambda _: 0)) == []
     assert len(list(store.scan(b""))) == 1
 
 
@@ -340,8 +340,8 @@ def test_what_computes_the_same_may_be_written_otherwise(old: Plan, new: Plan) -
     """The checkpoint goes on, as it was made: its record and the names in its log stay."""
     birth = born(old)
 
-    assert evolved(birth, new) == birth
-    going = resumed(birth, new)
+    assert birth_after(birth, new) == birth
+    going = with_checkpoint_names(birth, new)
     assert (going.operators, going.fingerprint()) == (old.operators, old.fingerprint())
     for source, was, now in zip(going.inputs, old.inputs, new.inputs, strict=True):
         assert source == replace(was, event_time=now.event_time)
@@ -363,15 +363,15 @@ def test_a_column_that_nothing_reads_may_come_and_go() -> None:
 
     for old, new in ((selecting(), with_it), (with_it, selecting())):
         birth = born(old)
-        assert evolved(birth, new) == birth
-        assert resumed(birth, new) == old
+        assert birth_after(birth, new) == birth
+        assert with_checkpoint_names(birth, new) == old
 
 
 def test_a_column_more_of_rows_that_are_kept_is_read_again() -> None:
     """Rows that are kept whole would be read otherwise than they were."""
     whole = born(plan_of())
     more = replace(INPUTS[0], columns=(*INPUTS[0].columns, Column("c", "BIGINT")))
-    found = resumed(whole, plan_of(inputs=(more, INPUTS[1])))
+    found = with_checkpoint_names(whole, plan_of(inputs=(more, INPUTS[1])))
 
     assert [source.name for source in found.inputs] == ["orders_in@2", "customers_in"]
     assert read_again(recorded(whole), found) == ("orders_in@2",)
@@ -404,7 +404,7 @@ def test_a_refusal_says_all_that_starting_anew_takes() -> None:
     other = plan_of(FIRST, inputs=(INPUTS[0], replace(INPUTS[1], topics=("other",))))
 
     with pytest.raises(CheckpointError) as error:
-        evolved(born(plan_of(FIRST)), other)
+        birth_after(born(plan_of(FIRST)), other)
 
     assert error.value.hint is not None
     for needed in ("a new checkpoint", "a new pipeline name", "new output topics"):
@@ -419,7 +419,7 @@ def test_an_edit_without_what_the_plan_of_before_names_says_what_is_missing() ->
     told["function"] = "edited_functions:gone"
 
     with pytest.raises(CheckpointError) as refused:
-        evolved(before, plan_of())
+        birth_after(before, plan_of())
 
     assert 'operators.totals.function: module "edited_functions" has no "gone"' in str(
         refused.value
@@ -427,4 +427,4 @@ def test_an_edit_without_what_the_plan_of_before_names_says_what_is_missing() ->
     assert "--once first" in (refused.value.hint or "")
     # The next start asks anew: it may be there then.
     told["function"] = "edited_functions:most"
-    assert evolved(before, plan_of()).edits == 1
+    assert birth_after(before, plan_of()).edits == 1

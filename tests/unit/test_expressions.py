@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs import canonical
-from ikebana.processor.linear.database import asked, connection
+from ikebana.processor.linear.database import connection, rows_of
 from ikebana.processor.linear.expressions import parse, type_named
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
 from ikebana.processor.linear.syntax import (
-    called,
+    call_of,
     column,
     condition_texts,
     select_of,
@@ -231,7 +231,7 @@ def test_all_that_is_wrong_with_an_expression_is_told() -> None:
 
 
 def functions(condition: str) -> list[str]:
-    rows = asked(f"SELECT DISTINCT function_name FROM duckdb_functions() WHERE {condition}")
+    rows = rows_of(f"SELECT DISTINCT function_name FROM duckdb_functions() WHERE {condition}")
     return sorted(name for (name,) in rows if re.fullmatch(r"[a-zA-Z]\w*", name))
 
 
@@ -415,7 +415,7 @@ def test_the_parts_of_a_condition() -> None:
 )
 def test_the_call_that_an_expression_is(text: str, expected: tuple[str, str] | None) -> None:
     """Of one function with one argument; anything else is none."""
-    assert called(text) == expected
+    assert call_of(text) == expected
 
 
 LITERALS = ["true", "false", "NULL::BOOLEAN"]
@@ -453,7 +453,7 @@ def test_columns_are_read_and_written_as_duckdb_does_it(
     node = column(*names)
     statement = {"node": {**select_of("1"), "select_list": [node]}, "named_param_map": []}
     told = canonical.write({"error": False, "statements": [statement]}).decode()
-    ((expected,),) = asked("SELECT json_deserialize_sql(?)", told)
+    ((expected,),) = rows_of("SELECT json_deserialize_sql(?)", told)
 
     assert text_of(node) == expected.removeprefix("SELECT ").removesuffix(";")
 
@@ -477,7 +477,7 @@ def test_the_order_of_a_condition_never_changes_what_passes(texts: list[str]) ->
     both = ", ".join(
         f"({made}) IS TRUE, ({text}) IS TRUE" for made, text in zip(ordered, texts, strict=True)
     )
-    ((*found,),) = asked(f"SELECT {both}")
+    ((*found,),) = rows_of(f"SELECT {both}")
 
     assert found[::2] == found[1::2]
 
@@ -494,7 +494,7 @@ def test_the_order_of_two_and_three_conditions_on_all_values() -> None:
     )
     for shape in shapes:
         made = parse(shape, scope, condition=True).sql
-        found = asked(f"SELECT ({made}) IS TRUE, ({shape}) IS TRUE FROM {rows}")
+        found = rows_of(f"SELECT ({made}) IS TRUE, ({shape}) IS TRUE FROM {rows}")
 
         assert len(found) == 27
         assert [row for row in found if row[0] != row[1]] == [], shape

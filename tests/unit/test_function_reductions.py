@@ -263,7 +263,7 @@ def test_every_entry_of_a_shard_tells_its_key() -> None:
 
     assert {parts.operator_of(place) for place, _ in entries} == {"reduce-rows medians"}
     keys = [b'"ann"', b'"bob"']
-    assert {shard for shard, _ in parts.moved(entries, keys.index)} == {0, 1}
+    assert {shard for shard, _ in parts.to_new_shards(entries, keys.index)} == {0, 1}
 
 
 CURRENT = Upsert("current", "rows")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ikebana.processor.base.processes import collect_at_times, seldom_collect, uncollected
+from ikebana.processor.base.processes import collect_now_and_then, seldom_collect, uncollected
 
 
 @pytest.fixture(autouse=True)
@@ -47,19 +47,21 @@ class _Itself:
 
 def test_cycles_of_batches_go_in_a_process_that_collects_seldom() -> None:
     """And nobody else's process is searched."""
-    collect_at_times()
+    collect_now_and_then()
     assert not gc.get_freeze_count()
     seldom_collect()
-    collect_at_times()
+    collect_now_and_then()
     left = weakref.ref(_Itself())
     assert left() is not None
-    collect_at_times()
+    collect_now_and_then()
     assert left() is None
 
 
 def test_a_process_that_has_exempted_its_objects_ends_without_a_word() -> None:
     """DuckDB's library prints which of its objects are not freed at the end."""
-    program = "import duckdb; from ikebana.processor.base.processes import settle; settle()"
+    program = (
+        "import duckdb; from ikebana.processor.base.processes import exempt_objects as e; e()"
+    )
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120
     )

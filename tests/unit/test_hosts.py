@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ikebana.errors import LostError
 from ikebana.processor.spark.workers import left_rows, messages, network, owners
 from ikebana.processor.spark.workers.network import StrangerError
-from ikebana.processor.spark.workers.owners import Owners, Placement, placed
+from ikebana.processor.spark.workers.owners import Owners, Placement, place_shards
 
 ANYWHERE = ("127.0.0.1", 0)
 
@@ -171,7 +171,7 @@ def test_shards_lie_evenly_and_stay_where_they_can(shards: int, histories: list[
     """Each host has one more than another at most, and gives up no more than it has too many."""
     last: Placement | None = None
     for hosts in histories:
-        now = placed(shards, {name: f"of {name}" for name in hosts}, last)
+        now = place_shards(shards, {name: f"of {name}" for name in hosts}, last)
         if not hosts:
             assert now == Placement({}, [])
             continue
@@ -200,8 +200,8 @@ def test_the_readers_of_different_hosts_stand_beside_each_other() -> None:
 def test_rows_of_batches_before_are_removed(tmp_path: Path) -> None:
     """Those of the batch itself stay: it may be tried again."""
     large = [(0, b"\x95" + b"r" * 20_000)]
-    (before,) = left_rows.passed_on([large], str(tmp_path), 9, "h:1")
-    (now,) = left_rows.passed_on([large], str(tmp_path), 10, "h:1")
+    (before,) = left_rows.leave_large_rows([large], str(tmp_path), 9, "h:1")
+    (now,) = left_rows.leave_large_rows([large], str(tmp_path), 10, "h:1")
     left_rows.forget_before(str(tmp_path), 10)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -219,7 +219,7 @@ def test_rows_of_another_host_are_fetched_or_lost_by_its_name(
     monkeypatch.setenv(network.VARIABLE, "of this run")
     with closing(network.listening(ANYWHERE)) as gone:
         host = f"127.0.0.1:{gone.getsockname()[1]}"
-    (place,) = left_rows.passed_on([[(0, b"\x95" + b"r" * 20_000)]], str(tmp_path), 1, host)
+    (place,) = left_rows.leave_large_rows([[(0, b"\x95" + b"r" * 20_000)]], str(tmp_path), 1, host)
 
     with pytest.raises(LostError, match=f"{host} is not reached"):
         next(left_rows.resolve([place[1]]))

@@ -335,8 +335,8 @@ def test_a_broker_of_several_that_is_lost_may_come_back(code: int) -> None:
     """librdkafka calls none of these retriable, wherever they come from."""
     error = KafkaException(KafkaError(code))
 
-    assert isinstance(client.away(error), AwayError)
-    assert client.away_in(f"Exception: {error!r}") is not None
+    assert isinstance(client.away_error(error), AwayError)
+    assert client.away_name_in(f"Exception: {error!r}") is not None
 
 
 def test_updates_lie_in_kafka_with_their_time_and_diff_as_headers() -> None:

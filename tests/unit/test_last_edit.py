@@ -8,9 +8,9 @@ import pytest
 from ikebana import Plan
 from ikebana.errors import CheckpointError
 from ikebana.processor.base.transition import Transition
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, Logged, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, Logged, birth_of
 from ikebana.processor.checkpoint.edit_plan import EditPlan, last_edit, recorded
-from ikebana.processor.checkpoint.evolution import begun, evolved
+from ikebana.processor.checkpoint.evolution import birth_after, without_unlogged_edit
 from ikebana.processor.checkpoint.next_step import Desired, Observed
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.topics.source_offset import SourceOffset
@@ -25,7 +25,7 @@ def _edited(folder: Path) -> tuple[Birth, Plan]:
     """Metadata after an edit, before its description is recorded."""
     before, after = plan_of(FIRST), plan_of(CHANGED)
     start = SourceOffset(-1, 0, 0, {}, before.fingerprint())
-    return evolved(newborn(str(folder), before, 2, start), after), after
+    return birth_after(birth_of(str(folder), before, 2, start), after), after
 
 
 def edit_to(birth: Birth, plan: Plan) -> EditPlan:
@@ -35,7 +35,7 @@ def edit_to(birth: Birth, plan: Plan) -> EditPlan:
 def test_it_is_described_as_the_plan_command_did(tmp_path: Path) -> None:
     """With its time, from the file that is written."""
     birth, after = _edited(tmp_path)
-    begins = newborn(str(tmp_path), plan_of(FIRST), 2, birth.start)
+    begins = birth_of(str(tmp_path), plan_of(FIRST), 2, birth.start)
     told = msgspec.structs.replace(edit_to(begins, after), frontier=40)
     Checkpoint(str(tmp_path)).write(recorded(birth, told))
 
@@ -46,11 +46,11 @@ def test_there_may_be_none(tmp_path: Path) -> None:
     """No checkpoint, no edit, one that was taken back, or one of a later version."""
     assert last_edit(str(tmp_path / "nothing")) is None
     birth, after = _edited(tmp_path)
-    first = newborn(str(tmp_path), plan_of(FIRST), 2, birth.start)
+    first = birth_of(str(tmp_path), plan_of(FIRST), 2, birth.start)
     told = edit_to(first, after)
     for each in (
         first,
-        begun(recorded(birth, told), None),
+        without_unlogged_edit(recorded(birth, told), None),
         msgspec.structs.replace(birth, last_edit={"parts": "in words of later"}),
     ):
         Checkpoint(str(tmp_path)).write(each)
@@ -60,20 +60,20 @@ def test_there_may_be_none(tmp_path: Path) -> None:
 def test_metadata_of_before_an_edit_that_has_run_are_refused(tmp_path: Path) -> None:
     """An older copy of them was put back: under their plan the state would be another one."""
     after, _ = _edited(tmp_path)
-    before = newborn(str(tmp_path), plan_of(FIRST), 2, after.start)
+    before = birth_of(str(tmp_path), plan_of(FIRST), 2, after.start)
     logged = SourceOffset(7, 40, 41, {}, plan_of(CHANGED).fingerprint())
     logged = msgspec.structs.replace(logged, transition=Transition(after.edits))
 
-    assert begun(after, logged) == after
+    assert without_unlogged_edit(after, logged) == after
     with pytest.raises(CheckpointError, match="are of before edit 1 of the plan, under which"):
-        begun(before, logged)
+        without_unlogged_edit(before, logged)
 
 
 def test_how_far_it_is() -> None:
     """From what the run is about to do to where outputs have passed its time."""
     plan = plan_of(FIRST)
     start = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
-    edit = edit_to(newborn("/tmp/nowhere", plan, 2, start), plan_of(CHANGED))
+    edit = edit_to(birth_of("/tmp/nowhere", plan, 2, start), plan_of(CHANGED))
     edit = msgspec.structs.replace(edit, frontier=40)
     filling = filling_figures(Filling(1, 3, "sold", 0.4, 10), 70)
 

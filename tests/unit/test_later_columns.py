@@ -15,7 +15,7 @@ from ikebana.processor.authoring import pipeline
 from ikebana.processor.authoring.proposing.look import look, new_columns
 from ikebana.processor.authoring.proposing.proposal import later_columns
 from ikebana.processor.base.notices import Notice
-from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, birth_of
 from ikebana.processor.cli import later
 from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Input, Upsert
@@ -140,7 +140,7 @@ def test_a_checkpoint_keeps_what_was_added(tmp_path: Path) -> None:
     }
     plan, settings = later.read(path, checkpoint=place, environ={}, columns=more)
     offset = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
-    Checkpoint(place).write(newborn(place, plan, settings.shards, offset))
+    Checkpoint(place).write(birth_of(place, plan, settings.shards, offset))
 
     assert columns() == {"n": "BIGINT", "gift": "BOOLEAN", "day": "DATE"}
     assert later.read(path, checkpoint=place, environ={}).plan == plan
@@ -162,7 +162,7 @@ def test_a_column_of_an_input_that_was_read_again_stays_added(tmp_path: Path) ->
         inputs=(dataclasses.replace(plan.inputs[0], name="orders@2"), plan.inputs[1]),
         operators=(Upsert("order", "orders@2"), *plan.operators[1:]),
     )
-    Checkpoint(place).write(newborn(place, again, settings.shards, offset))
+    Checkpoint(place).write(birth_of(place, again, settings.shards, offset))
 
     found = later.read(path, checkpoint=place, environ={}).plan
 
@@ -198,12 +198,12 @@ def test_columns_that_a_pipeline_cannot_have_are_left_out(
     text = ADDING.replace('FROM "order"', 'FROM "order" JOIN other ON n = id')
     path.write_text(text.replace("{topic: others}", "{topic: others, columns: {id: BIGINT}}"))
     new = {"orders": {"gift": "JSON", "ID": "BIGINT", "day": "DATE"}}
-    monkeypatch.setattr(later, "newest", lambda *_, **__: new)
+    monkeypatch.setattr(later, "newest_columns", lambda *_, **__: new)
     said: list[str] = []
 
     read = partial(later.read, path, checkpoint=str(tmp_path / "c"))
 
-    found = later.with_new(read, said.append).plan
+    found = later.read_with_new_columns(read, said.append).plan
 
     assert [column.name for column in found.inputs[0].columns] == ["n", "gift", "day"]
     [reason] = said

@@ -178,7 +178,7 @@ def test_an_archive_of_the_installation_comes_first(
         archive.touch()
 
     assert class_archive.existing(JAVA) == class_archive.path_for(JAVA, shared)
-    assert class_archive.make_later(JAVA, {}) is None
+    assert class_archive.start_making_if_missing(JAVA, {}) is None
 
 
 def test_fractions_of_seconds_make_no_other_archive(tmp_path: Path) -> None:
@@ -202,13 +202,13 @@ def test_the_first_run_makes_it_once_for_all_that_end_at_a_time(
         tmp_path,
     )
 
-    made = class_archive.make_later(java, {})
+    made = class_archive.start_making_if_missing(java, {})
     assert made is not None
-    assert class_archive.make_later(java, {}) is None
+    assert class_archive.start_making_if_missing(java, {}) is None
     assert made.wait(30) == 0
 
     assert class_archive.path_for(java).read_text() == f"{min(19, os.nice(0) + 19)}\n"
-    assert class_archive.make_later(java, {}) is None
+    assert class_archive.start_making_if_missing(java, {}) is None
     assert [file.name for file in (cache / "ikebana").iterdir()] == [
         class_archive.path_for(java).name
     ]
@@ -218,15 +218,15 @@ def test_what_cannot_be_made_is_tried_again_the_next_day(cache: Path, tmp_path: 
     """A failure is not told, and does not come with each run."""
     java = java_that("exit 3", tmp_path)
 
-    made = class_archive.make_later(java, {})
+    made = class_archive.start_making_if_missing(java, {})
     assert made is not None
     assert made.wait(30) == 3
-    assert class_archive.make_later(java, {}) is None
+    assert class_archive.start_making_if_missing(java, {}) is None
     claimed = class_archive.path_for(java).with_suffix(".making")
     yesterday = time.time() - 25 * 3600
     os.utime(claimed, (yesterday, yesterday))
 
-    again = class_archive.make_later(java, {})
+    again = class_archive.start_making_if_missing(java, {})
     assert again is not None
     assert again.wait(30) == 3
 
@@ -236,13 +236,13 @@ def test_it_can_be_forbidden_and_needs_a_cache_folder(
 ) -> None:
     """The environment says so; a folder that cannot be made is no error."""
     java = java_that("exit 0", tmp_path)
-    assert class_archive.make_later(java, {class_archive.VARIABLE: "off"}) is None
+    assert class_archive.start_making_if_missing(java, {class_archive.VARIABLE: "off"}) is None
     assert not (cache / "ikebana").exists()
 
     file = tmp_path / "file"
     file.touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(file))
-    assert class_archive.make_later(java, {}) is None
+    assert class_archive.start_making_if_missing(java, {}) is None
 
 
 def test_an_archive_that_no_run_has_used_for_long_is_removed(cache: Path, tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_an_archive_that_no_run_has_used_for_long_is_removed(cache: Path, tmp_pa
         os.utime(file, (0, 0))
     assert class_archive.flags(JAVA)
 
-    made = class_archive.make_later(java, {})
+    made = class_archive.start_making_if_missing(java, {})
     assert made is not None
     made.wait(30)
 

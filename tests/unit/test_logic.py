@@ -8,10 +8,10 @@ import pytest
 from ikebana.arrangements.update import Update, consolidate
 from ikebana.processor.linear.functions import (
     Logic,
+    composed,
     exploding,
     filtering,
     flat_mapping,
-    followed_by,
     mapping,
 )
 
@@ -102,7 +102,7 @@ def test_copies_from_a_time_until_another() -> None:
             id="explode with negative and zero",
         ),
         pytest.param(
-            followed_by(_negated, _negated), [("x", 1, 2)], [("x", 1, 2)], id="twice negated"
+            composed(_negated, _negated), [("x", 1, 2)], [("x", 1, 2)], id="twice negated"
         ),
         pytest.param(
             lambda x: [(x, 4, 1)], [("x", 6, 1), ("y", 2, 1)], [("x", 6, 1), ("y", 4, 1)], id="max"
@@ -120,7 +120,7 @@ def test_logics_in_a_row_are_one() -> None:
     first: Logic = lambda x: [(x, 3, 2), (x + 1, None, 1)]  # noqa: E731
     second: Logic = lambda x: [(10 * x, 4, -1), (x, 2, 3)]  # noqa: E731
 
-    assert run(followed_by(first, second), (1, 0, 5)) == [
+    assert run(composed(first, second), (1, 0, 5)) == [
         (1, 3, 30),
         (2, 2, 15),
         (10, 4, -10),
@@ -136,7 +136,7 @@ def test_what_counts_zero_times_is_not_handed_on() -> None:
         seen.append(x)
         return [(x, None, 1)]
 
-    found = run(followed_by(lambda x: [(x, None, 0), (x + 1, None, 1)], second), (1, 0, 1))
+    found = run(composed(lambda x: [(x, None, 0), (x + 1, None, 1)], second), (1, 0, 1))
 
     assert found == [(2, 0, 1)]
     assert seen == [2]
@@ -152,7 +152,7 @@ def test_no_list_of_all_results_is_made() -> None:
             yield x, None, 1
             x += 1
 
-    found = join_function([Update(0, 0, 1)], followed_by(endless, mapping(lambda x: -x)))
+    found = join_function([Update(0, 0, 1)], composed(endless, mapping(lambda x: -x)))
 
     assert next(found) == (0, 0, 1)
     assert next(found) == (-1, 0, 1)

@@ -11,7 +11,7 @@ from ikebana.processor.base.rows import TimesReport
 from ikebana.processor.base.transition import Replayed, Stage, Transition
 from ikebana.processor.topics import event_time, taking
 from ikebana.processor.topics.event_time import EventTimes, TimeBounds
-from ikebana.processor.topics.input_times import ShardReports, learned
+from ikebana.processor.topics.input_times import ShardReports, after_reports
 from ikebana.processor.topics.reclock import BatchTrigger, Edited, mint
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.topics.taking import ClosedProgress, DiffSpan, MintingState
@@ -94,7 +94,7 @@ def test_what_a_batch_has_found_is_learned_after_it() -> None:
     """R9. New facts of all shards are added up; statements say how many there are."""
     facts = [{"facts": pack_times({3: 2})}, {"facts": pack_times({3: 1, 4: 1})}]
 
-    found = learned(FACTS, {}, ShardReports(3, facts=facts), {}, {"facts": {0: 1}}, {})
+    found = after_reports(FACTS, {}, ShardReports(3, facts=facts), {}, {"facts": {0: 1}}, {})
 
     coverage = found["facts"].coverage
     assert coverage is not None
@@ -114,7 +114,7 @@ def test_what_is_known_is_of_the_batches_before() -> None:
 
     both = [*seen, TimesReport("b", "b", 1, greatest=7)]
     frontiers = [
-        learned(plan, {}, ShardReports(3, told), {}, {"b": {0: 9, 1: 9}}, {})["b"].frontier
+        after_reports(plan, {}, ShardReports(3, told), {}, {"b": {0: 9, 1: 9}}, {})["b"].frontier
         for told in (seen, both)
     ]
 

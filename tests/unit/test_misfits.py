@@ -8,7 +8,7 @@ import pytest
 from ikebana import Column, Input, Linear, Output, Plan, PlanError, Upsert, evaluate
 from ikebana.processor.linear import query as query_module
 from ikebana.processor.linear.bound_query import SqlQueryError
-from ikebana.processor.linear.database import answer
+from ikebana.processor.linear.database import rows_over
 from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.query import Query
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
@@ -215,9 +215,9 @@ def test_what_fails_by_the_same_value_is_asked_about_once(monkeypatch: pytest.Mo
 
     def counted(sql: str, *rest: Any) -> Any:
         asked.append(sql)
-        return answer(sql, *rest)
+        return rows_over(sql, *rest)
 
-    monkeypatch.setattr(query_module, "answer", counted)
+    monkeypatch.setattr(query_module, "rows_over", counted)
     types = Scope({"s": "VARCHAR", "b": "BIGINT", KEY: "JSON", VALUE: "JSON"})
     query = Query([select(b="b", n="s::BIGINT", d="s::DATE")], types)
     rows = [b'{"s":"n/a","b":%d}' % at for at in range(50)]

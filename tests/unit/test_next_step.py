@@ -3,8 +3,8 @@
 import pytest
 
 from ikebana.processor.base.transition import NO_TRANSITION, Stage, Transition
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged, newborn
-from ikebana.processor.checkpoint.evolution import resumed
+from ikebana.processor.checkpoint.checkpoint import Birth, Logged, birth_of
+from ikebana.processor.checkpoint.evolution import with_checkpoint_names
 from ikebana.processor.checkpoint.next_step import Desired, Observed, next_step
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.topics.source_offset import SourceOffset
@@ -16,7 +16,7 @@ IMPOSSIBLE = plan_of(FIRST.replace("topic: orders\n", "topic: others\n"))
 
 def born(tasks: int = 0) -> Birth:
     start = SourceOffset(-1, 0, 0, {"orders": {0: 0}}, SAME.fingerprint())
-    return newborn("/tmp/nowhere", SAME, 2, start, tasks=tasks)
+    return birth_of("/tmp/nowhere", SAME, 2, start, tasks=tasks)
 
 
 def offset(
@@ -24,7 +24,7 @@ def offset(
 ) -> SourceOffset:
     """Batch 4 of the plan; with these frontiers of the operators."""
     of = dict(zip(("order", "totals"), frontiers, strict=True))
-    plan = resumed(born(), SAME).fingerprint()
+    plan = with_checkpoint_names(born(), SAME).fingerprint()
     return SourceOffset(4, 5, 9, {"orders": {0: 7}}, plan, of, transition=transition)
 
 
@@ -89,7 +89,7 @@ def test_the_first_line_that_applies_decides(
         holds_back = expected in ("finish", "rescale") or step.pending is not None
         assert step.finishes == holds_back
         assert (step.birth == observed.birth) == (holds_back or desired.plan == SAME)
-        assert step.following.final == resumed(observed.birth, desired.plan)
+        assert step.following.final == with_checkpoint_names(observed.birth, desired.plan)
 
 
 def test_a_step_does_not_fit_what_an_older_instance_has_left_since() -> None:

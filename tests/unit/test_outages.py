@@ -6,7 +6,7 @@ import pytest
 
 from ikebana import errors
 from ikebana.errors import IkebanaError
-from ikebana.processor.checkpoint.checkpoint import reached
+from ikebana.processor.checkpoint.checkpoint import naming_location
 from ikebana.processor.spark import failures
 
 TASK = (
@@ -59,7 +59,7 @@ TASK = (
 )
 def test_what_a_store_says_has_a_name(text: str, kind: type[Exception], message: str) -> None:
     """The run is started again after what may pass, and ends after what it refuses."""
-    found = failures.from_text(text)
+    found = failures.own_error_in(text)
 
     assert type(found) is kind
     assert str(found).startswith(message)
@@ -81,13 +81,13 @@ def test_a_restart_that_cannot_reach_the_checkpoint_is_worth_another_one_if_that
     """What begins while the store is still away, or the disk still full, is tried again."""
     with (
         pytest.raises(kind, match='could not read "s3a://state"') as raised,
-        reached("s3a://state", "read"),
+        naming_location("s3a://state", "read"),
     ):
         raise error
 
     worthwhile = kind is not errors.CheckpointError
     assert failures.is_transient(raised.value) == worthwhile
-    assert failures.is_transient(failures.named(error)) == worthwhile
+    assert failures.is_transient(failures.own_error(error)) == worthwhile
 
 
 def test_a_start_of_spark_that_fails_is_told_by_what_java_says() -> None:
@@ -98,7 +98,7 @@ def test_a_start_of_spark_that_fails_is_told_by_what_java_says() -> None:
         "\tat java.base/sun.nio.ch.Net.bind0(Native Method)\n"
     )
 
-    assert failures.gist(text) == (
+    assert failures.innermost_error(text) == (
         "java.net.BindException: Cannot assign requested address: Service failed"
     )
-    assert failures.gist("no JVM\nmore") == "no JVM"
+    assert failures.innermost_error("no JVM\nmore") == "no JVM"

@@ -24,7 +24,7 @@ from ikebana.processor.base.diff_reader import ClosedBatch, NoDiffError, decode
 from ikebana.processor.base.verify import batch_offence
 from ikebana.processor.kafka import client
 from ikebana.processor.kafka.diff_topic import OutputReader, output_reader
-from ikebana.processor.kafka.following import goes_on
+from ikebana.processor.kafka.following import can_go_on
 
 Fact = tuple[bytes | None, bytes, int, int]
 # What each key has at each of some times, or nothing.
@@ -205,7 +205,7 @@ def test_a_topic_in_avro_needs_a_registry_to_be_read(form: str) -> None:
 
 def test_a_reader_goes_on_only_where_messages_say_all() -> None:
     """In Avro the columns of a row may have changed since."""
-    assert [form for form in OUTPUT_FORMATS if goes_on(form)] == [
+    assert [form for form in OUTPUT_FORMATS if can_go_on(form)] == [
         *("diff", "cdcv2-json", "cdcv2-avro", "debezium-json")
     ]
 

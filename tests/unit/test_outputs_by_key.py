@@ -86,7 +86,7 @@ def test_what_has_one_row_a_key_by_its_plan_is_not_watched(query: str, key: str 
         plan = pipeline(query, key, output)
 
         assert outputs.promise(plan, plan.outputs[0]) == "upserts"
-        assert not outputs.watches(plan, plan.outputs[0])
+        assert not outputs.watches_values(plan, plan.outputs[0])
 
 
 WATCHED = {
@@ -123,7 +123,7 @@ def test_what_may_have_several_rows_a_key_is_watched(query: str, key: str | None
     for output in ("upsert", "debezium-json"):
         plan = pipeline(query, key, output)
 
-        assert outputs.watches(plan, plan.outputs[0])
+        assert outputs.watches_values(plan, plan.outputs[0])
 
 
 def test_a_group_by_what_a_column_determines_has_the_key_of_that_column() -> None:
@@ -142,7 +142,7 @@ def test_a_group_by_what_a_column_determines_has_the_key_of_that_column() -> Non
 
     assert run.collection("out") == [(7, {"id": 7, "v": "b", "fk": "x", "n": 1})]
     assert [message.key for message in run.messages("out")] == [b"7", b"7"]
-    assert outputs.watches(plan, plan.outputs[0])
+    assert outputs.watches_values(plan, plan.outputs[0])
     run.send("l", "other", {"id": 7, "v": "c", "fk": "y"})
     run.read()
     assert [error["reason"] for error in run.errors()] == [
@@ -292,4 +292,4 @@ def test_a_key_of_several_columns_is_a_list_of_them(name: str, text: str, tmp_pa
     run.read()
 
     assert [message.key for message in run.messages("out")] == [b'{"a":"x","fk":"y"}']
-    assert not outputs.watches(run.plan, run.plan.outputs[0])
+    assert not outputs.watches_values(run.plan, run.plan.outputs[0])

@@ -401,17 +401,17 @@ def test_only_state_that_is_made_anew_takes_back_all_outputs() -> None:
 def test_a_batch_takes_a_share_of_each_partition() -> None:
     """About as many offsets as it is limited to, and all in the end."""
     own = replays.nothing_read({"t": {0: (0, 10), 1: (4, 4)}, "u": {0: (5, 25)}})
-    assert replays.left(own) == 30
-    first = replays.advanced(own, 6)
+    assert replays.offsets_left(own) == 30
+    first = replays.positions_after(own, 6)
     assert first == {
         "t": {0: ReadBackSpan(0, 2, 10), 1: ReadBackSpan(4, 4, 4)},
         "u": {0: ReadBackSpan(5, 9, 25)},
     }
-    stands = replays.advanced(first, 0)
+    stands = replays.positions_after(first, 0)
     assert stands == {
         "t": {0: ReadBackSpan(2, 2, 10), 1: ReadBackSpan(4, 4, 4)},
         "u": {0: ReadBackSpan(9, 9, 25)},
     }
-    last = replays.advanced(stands, None)
-    assert replays.left(last) == 0
+    last = replays.positions_after(stands, None)
+    assert replays.offsets_left(last) == 0
     assert last["u"][0] == ReadBackSpan(9, 25, 25)

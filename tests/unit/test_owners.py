@@ -19,7 +19,7 @@ from ikebana.arrangements.files import file_system
 from ikebana.errors import CheckpointError, LostError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.spark import session
-from ikebana.processor.spark.failures import from_text
+from ikebana.processor.spark.failures import own_error_in
 from ikebana.processor.spark.source_task import Share, SourceConfig
 from ikebana.processor.spark.workers import left_rows, messages, serving
 from ikebana.processor.spark.workers.messages import Ask, Done, Raised
@@ -65,8 +65,8 @@ def test_an_error_in_an_owner_is_told_as_it_would_be_in_a_worker(owners: Owners)
 
     assert told[-1] == "ValueError: invalid literal for int() with base 10: 'no number'\n"
     assert any("in _opened" in line for line in told)
-    assert isinstance(from_text("".join(ours)), CheckpointError)
-    assert 'cannot use checkpoint location "nowhere://at/all"' in str(from_text("".join(ours)))
+    assert isinstance(own_error_in("".join(ours)), CheckpointError)
+    assert 'cannot use checkpoint location "nowhere://at/all"' in str(own_error_in("".join(ours)))
 
 
 def test_an_owner_that_has_told_an_error_serves_the_next_request(owners: Owners) -> None:

@@ -21,7 +21,7 @@ from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.checkpoint.checkpoint import CheckpointFiles, count_state
 from ikebana.processor.cli import finding
 from ikebana.processor.cli.main import cli
-from ikebana.processor.cli.plan import demand_unchanged
+from ikebana.processor.cli.plan import require_unchanged
 from ikebana.testing import Run
 from support.checkpoints import left
 from support.doc_blocks import ROOT, named
@@ -121,7 +121,7 @@ def test_a_plan_that_is_as_it_was_is_not_refused(stopped: Path, tmp_path: Path) 
     """Nor is a new checkpoint: it has no plan yet."""
     for place in (stopped, tmp_path / "nothing"):
         plan, settings = pipeline.read(BEFORE, checkpoint=str(place), environ={})
-        demand_unchanged(plan, settings)
+        require_unchanged(plan, settings)
 
 
 def test_json_has_the_same_for_programs(stopped: Path) -> None:

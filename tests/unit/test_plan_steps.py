@@ -467,7 +467,7 @@ def test_a_concat_may_have_two_values_a_key() -> None:
         output = replace(OUT, source="both", format=output_format)
 
         assert problems(CURRENT, both, outputs=(output,)) == []
-        assert outputs.watches(Plan("p", (ROWS,), (CURRENT, both), (output,)), output)
+        assert outputs.watches_values(Plan("p", (ROWS,), (CURRENT, both), (output,)), output)
 
 
 def test_bytes_are_written_as_diffs_alone() -> None:

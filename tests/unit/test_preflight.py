@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.base.notices import Check
-from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, birth_of
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.preflight import checks
 from ikebana.processor.kafka.preflight import of_checkpoint, of_java
@@ -28,7 +28,7 @@ def shop(tmp_path: Path) -> Pipeline:
 def born(shop: Pipeline) -> str:
     """Make the checkpoint of a pipeline; its id."""
     plan, settings = pipeline.read(shop.file(), environ=os.environ)
-    birth = newborn(settings.checkpoint, plan, settings.shards, NOTHING)
+    birth = birth_of(settings.checkpoint, plan, settings.shards, NOTHING)
     Checkpoint(settings.checkpoint).write(birth)
     return birth.id
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ikebana.processor.linear import query as query_module
-from ikebana.processor.linear.database import answer
+from ikebana.processor.linear.database import rows_over
 from ikebana.processor.linear.expressions import type_named
 from ikebana.processor.linear.nest import ROW
 from ikebana.processor.linear.query import FailedRow, Query
@@ -562,9 +562,9 @@ def test_a_batch_that_fails_as_a_whole_is_run_in_halves(
         """Give nothing of a batch in which the row is, and say no more."""
         if bad in table.column(ROW).to_pylist():
             raise duckdb.InvalidInputException("the batch")
-        return answer(sql, table, *told)
+        return rows_over(sql, table, *told)
 
-    monkeypatch.setattr(query_module, "answer", unforgiving)
+    monkeypatch.setattr(query_module, "rows_over", unforgiving)
 
     found, failed = query.run([b"1"] * 5, [b'{"x":%d}' % at for at in range(5)])
 

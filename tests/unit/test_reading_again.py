@@ -12,7 +12,7 @@ from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.checkpoint.checkpoint import Logged
 from ikebana.processor.checkpoint.next_step import Desired, Observed
 from ikebana.processor.checkpoint.planned_edit import planned
-from ikebana.processor.engine.testing.run import born
+from ikebana.processor.engine.testing.run import birth_of
 from ikebana.processor.topics import input_times
 from ikebana.testing import Run
 
@@ -320,7 +320,7 @@ def test_what_is_not_known_of_the_first_time_is_said() -> None:
     told = refused(run, WIDE)
     assert "inputs.orders would have to be read again: more of its records were late" in told
     assert "Read a copy of its topic by a new input" in told
-    birth = born(run.plan, 1, run.last, {"orders": {0: 0}})
+    birth = birth_of(run.plan, 1, run.last, {"orders": {0: 0}})
     logged = Logged(run.last, run.last.batch, run.last.batch)
     (refusal,) = planned("c", Observed(birth, logged), Desired(plan_of(WIDE), 1)).refused
     assert refusal.path == "inputs.orders"

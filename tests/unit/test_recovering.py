@@ -16,15 +16,15 @@ from ikebana.errors import SourceError
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.base.transition import Rebuilding, Stage
-from ikebana.processor.checkpoint.checkpoint import Logged, newborn
+from ikebana.processor.checkpoint.checkpoint import Logged, birth_of
 from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
 from ikebana.processor.checkpoint.recovering import (
-    Left,
+    Remains,
     Unclosed,
     problems,
     rebuild,
     rebuild_problems,
-    unclosed,
+    unclosed_records,
 )
 from ikebana.processor.checkpoint.takeover import GoOn, OutputState, StartHistory, judge
 from ikebana.processor.engine.editing import output_intervals
@@ -78,7 +78,7 @@ def progress(
     )
 
 
-def left(plan: Plan, **other: Any) -> Left:
+def left(plan: Plan, **other: Any) -> Remains:
     """What a pipeline leaves that has lost nothing but its checkpoint."""
     outputs = {
         o.name: OutputState(progress(o.topic), 0, TopicInfo("t", 1)) for o in plan.published
@@ -96,7 +96,7 @@ def left(plan: Plan, **other: Any) -> Left:
         "topic_ids": {o.topic: o.topic for o in plan.published},
         "hops": {},
     }
-    return Left(**{**given, **other})
+    return Remains(**{**given, **other})
 
 
 def marker(batch: int, upper: int) -> Marker:
@@ -117,7 +117,7 @@ def marker(batch: int, upper: int) -> Marker:
     )
 
 
-def told(plan: Plan, found: Left) -> dict[str, str]:
+def told(plan: Plan, found: Remains) -> dict[str, str]:
     return {each.path: each.reason for each in rebuild_problems(plan, found)}
 
 
@@ -280,19 +280,19 @@ def test_records_behind_an_open_transaction_are_counted_by_commit_records() -> N
     committed = msgspec.structs.replace(marker(8, 47), counts={"all": 5, "clicked": 1})
     others = [marker(7, 40), None]
 
-    assert unclosed(Unclosed(2, 41), "all", 7, [committed, *others]) == Unclosed(5, 46)
-    assert unclosed(Unclosed(5, 41), "all", 7, [committed, *others]) == Unclosed(5, 41)
-    assert unclosed(Unclosed(), "all", 8, [committed, *others]) == Unclosed()
+    assert unclosed_records(Unclosed(2, 41), "all", 7, [committed, *others]) == Unclosed(5, 46)
+    assert unclosed_records(Unclosed(5, 41), "all", 7, [committed, *others]) == Unclosed(5, 41)
+    assert unclosed_records(Unclosed(), "all", 8, [committed, *others]) == Unclosed()
 
 
-def first_batch(plan: Plan, found: Left) -> tuple[StartHistory, list[Closing]]:
+def first_batch(plan: Plan, found: Remains) -> tuple[StartHistory, list[Closing]]:
     """The first batch of a rebuilt state: what a restart reads, and what it published.
 
     Every topic has one partition, with 9 records.
     """
     start = rebuild(plan, replace(found, read_back={}))
     birth = msgspec.structs.replace(
-        newborn("/nowhere", plan, 1, start), id="id", epoch=1, first_batch=found.batch + 1
+        birth_of("/nowhere", plan, 1, start), id="id", epoch=1, first_batch=found.batch + 1
     )
     began = StartHistory(
         plan,

@@ -16,8 +16,8 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.errors import CheckpointError, StateFileError
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.sharding import shard_of
-from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
-from ikebana.processor.checkpoint.parts import moved
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, birth_of
+from ikebana.processor.checkpoint.parts import to_new_shards
 from ikebana.processor.kernels import hold
 from ikebana.processor.kernels.layout import operator_part
 from support.rescaled_states import LAST, PLAN, SHARDS, START, Entry, Written, log, written
@@ -56,7 +56,7 @@ def test_what_two_shards_hold_of_one_datum_becomes_one(
         shards.append(list(store.scan(b"")))
     store = MemoryStore()
 
-    for _, entry in moved(heapq.merge(*shards), lambda _: 0):
+    for _, entry in to_new_shards(heapq.merge(*shards), lambda _: 0):
         store.put(*entry)
 
     assert hold.step(operator_part(store, "hold out"), [], 10) == expected
@@ -70,10 +70,10 @@ def test_where_a_shard_looks_for_what_is_due_does_not_go_to_another() -> None:
         hold.step(operator_part(store, "hold out"), [KeyedUpdate(key, b"v", time, 1)], 5)
         shards.append(list(store.scan(b"")))
     late, (early, begins_at) = shards
-    assert list(moved([begins_at], lambda _: 0)) == []
+    assert list(to_new_shards([begins_at], lambda _: 0)) == []
     store = MemoryStore()
 
-    for _, entry in moved(heapq.merge(late, [early]), lambda _: 0):
+    for _, entry in to_new_shards(heapq.merge(late, [early]), lambda _: 0):
         store.put(*entry)
 
     expected = [KeyedUpdate(b"l", b"v", 9, 1)]
@@ -91,7 +91,7 @@ def test_every_entry_is_in_the_shard_of_its_key_and_none_is_lost_or_doubled(
     assert len(old.entries) == 300
     assert Counter(entry for _, entry in placed) == Counter(old.entries)
     at = partial(shard_of, shards=shards)
-    assert all(list(moved([entry], at)) == [(shard, entry)] for shard, entry in placed)
+    assert all(list(to_new_shards([entry], at)) == [(shard, entry)] for shard, entry in placed)
     for manifest in manifests:
         verify(Folder.at(str(tmp_path / "new"), "shards", f"{manifest.shard:04d}"), manifest)
 
@@ -127,7 +127,7 @@ def test_the_old_checkpoint_stays_as_it_was(old: Written, tmp_path: Path) -> Non
 
 def test_a_checkpoint_that_never_ran_is_rescaled_from_its_birth(tmp_path: Path) -> None:
     """With nothing logged, reading starts where it would have started."""
-    birth = newborn(str(tmp_path / "old"), PLAN, SHARDS, START)
+    birth = birth_of(str(tmp_path / "old"), PLAN, SHARDS, START)
     checkpoint = Checkpoint(str(tmp_path / "old"))
     checkpoint.write(birth)
     manifests = [Manifest(birth.id, shard) for shard in range(SHARDS)]
@@ -183,7 +183,7 @@ def test_a_target_that_holds_a_checkpoint_is_refused(
     """Another checkpoint, or a part of one, is never written over."""
     target = tmp_path / "new"
     if inside == "ikebana.json":
-        Checkpoint(str(target)).write(newborn(str(target), PLAN, 1, START))
+        Checkpoint(str(target)).write(birth_of(str(target), PLAN, 1, START))
     else:
         (target / inside).parent.mkdir(parents=True)
         (target / inside).write_bytes(b"")

@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 from ikebana import errors
 from ikebana.errors import AwayError, FencedError, IkebanaError, LostError
-from ikebana.processor.base.processes import WINDOW_S, AttemptFailed, Restarts, persistently
+from ikebana.processor.base.processes import WINDOW_S, AttemptFailed, Restarts, with_restarts
 from ikebana.processor.kafka.reader import DeletedError
 from ikebana.processor.spark import failures
 
@@ -50,7 +50,7 @@ def test_pauses_double_up_to_a_minute() -> None:
     clock, attempt = failing(8)
     told: list[tuple[Exception, float]] = []
 
-    ended_s = persistently(
+    ended_s = with_restarts(
         attempt, Restarts(10), clock, lambda cause, pause_s: told.append((cause, pause_s))
     )
 
@@ -65,7 +65,7 @@ def test_what_fails_every_time_is_raised_in_the_end(most: int) -> None:
     told: list[Exception] = []
 
     with pytest.raises(AwayError) as raised:
-        persistently(attempt, Restarts(most), clock, lambda cause, _: told.append(cause))
+        with_restarts(attempt, Restarts(most), clock, lambda cause, _: told.append(cause))
 
     assert raised.value is AWAY
     assert told == [AWAY] * most
@@ -76,7 +76,7 @@ def test_what_fails_now_and_then_may_do_so_for_ever() -> None:
     clock, attempt = failing(50, each_takes_s=WINDOW_S / 2 + 1)
     pauses: list[float] = []
 
-    persistently(attempt, Restarts(2), clock, lambda _, pause_s: pauses.append(pause_s))
+    with_restarts(attempt, Restarts(2), clock, lambda _, pause_s: pauses.append(pause_s))
 
     assert pauses == [1] * 50
 
@@ -89,7 +89,7 @@ def test_a_run_that_went_on_for_a_while_is_started_again_soon(
     clock, attempt = failing(4, each_takes_s)
     told: list[float] = []
 
-    persistently(attempt, Restarts(10), clock, lambda _, pause_s: told.append(pause_s))
+    with_restarts(attempt, Restarts(10), clock, lambda _, pause_s: told.append(pause_s))
 
     assert told == pauses
 
@@ -118,7 +118,7 @@ def test_another_error_is_raised_at_once() -> None:
         raise FencedError("a newer instance has taken over")
 
     with pytest.raises(FencedError):
-        persistently(attempt, Restarts(5), Clock(), lambda *_: pytest.fail("told"))
+        with_restarts(attempt, Restarts(5), Clock(), lambda *_: pytest.fail("told"))
 
 
 # Every error of ours, and whether the query is started again after it.
@@ -275,7 +275,7 @@ TASK = (
 )
 def test_what_spark_says_has_a_name(text: str, kind: type[Exception], message: str) -> None:
     """And by its name it is known whether it is worth another start."""
-    found = failures.from_text(SPARK.format(text))
+    found = failures.own_error_in(SPARK.format(text))
 
     assert type(found) is kind
     assert str(found).startswith(message)
@@ -300,7 +300,7 @@ def test_every_error_of_ours_is_told_in_its_own_words() -> None:
         if kind is errors.PlanError:
             continue
         text = f"{kind.__module__}.{kind.__qualname__}: the records are gone\nHint: Do this."
-        found = failures.from_text(SPARK.format(TASK.format(text)))
+        found = failures.own_error_in(SPARK.format(TASK.format(text)))
 
         assert str(found) == "the records are gone\nHint: Do this.", kind
         assert type(found) is next(b for b in kind.__mro__ if b.__module__ == "ikebana.errors")
@@ -309,7 +309,7 @@ def test_every_error_of_ours_is_told_in_its_own_words() -> None:
 def test_a_class_that_is_not_there_is_told_as_it_is() -> None:
     """A text may come from anywhere: what it names is looked up among our errors alone."""
     for name in ("ikebana.nothing.There", "ikebana.errors.Nothing", "os.system", "ikebana.ground"):
-        found = failures.from_text(SPARK.format(TASK.format(f"{name}Error: x")))
+        found = failures.own_error_in(SPARK.format(TASK.format(f"{name}Error: x")))
 
         assert type(found) is errors.QueryError
 
@@ -334,7 +334,7 @@ def test_a_call_into_spark_that_fails_is_told_by_what_it_is_due_to(
     cause: str, message: str
 ) -> None:
     """Such as the start of a query whose checkpoint's folder cannot be reached."""
-    found = failures.from_text(JAVA.format(cause=cause))
+    found = failures.own_error_in(JAVA.format(cause=cause))
 
     assert str(found).startswith(f"the query ended with an error: {message}\n")
 
@@ -358,13 +358,13 @@ def test_a_connection_that_broke_has_its_name_in_the_causes_alone() -> None:
         "\tat java.base/sun.nio.ch.NioSocketImpl.implRead\n"
     )
 
-    found = failures.named(Told(SPARK.format("Connection reset"), stack))
+    found = failures.own_error(Told(SPARK.format("Connection reset"), stack))
 
     assert isinstance(found, LostError)
     assert found.message == (
         "a Python worker was lost (java.net.SocketException: Connection reset)"
     )
-    assert not failures.is_transient(failures.named(Told(SPARK.format("a mistake"), "")))
+    assert not failures.is_transient(failures.own_error(Told(SPARK.format("a mistake"), "")))
 
 
 def test_a_call_into_a_jvm_that_dies_before_it_says_why_is_one_that_is_lost() -> None:
@@ -377,7 +377,7 @@ def test_a_call_into_a_jvm_that_dies_before_it_says_why_is_one_that_is_lost() ->
         def __str__(self) -> str:
             raise Py4JNetworkError("Answer from Java side is empty")
 
-    found = failures.named(Dying())
+    found = failures.own_error(Dying())
 
     assert isinstance(found, LostError)
     assert failures.is_transient(found)
@@ -388,13 +388,13 @@ def test_a_name_that_a_dying_jvm_does_not_know_is_no_proper_answer() -> None:
     empty = Py4JError("PythonUtils.getBroadcastThreshold does not exist in the JVM")
 
     assert failures.is_cut_off(empty)
-    assert isinstance(failures.named(empty, alive=False), LostError)
+    assert isinstance(failures.own_error(empty, alive=False), LostError)
 
 
 def test_a_jvm_that_nobody_answers_for_is_lost() -> None:
     """Py4J tries a call again that was cut off, and is refused the connection."""
     refused = ConnectionRefusedError(111, "Connection refused")
 
-    assert isinstance(failures.named(refused, alive=False), LostError)
+    assert isinstance(failures.own_error(refused, alive=False), LostError)
     # While the JVM runs, it was somebody else who refused.
-    assert failures.named(refused) is refused
+    assert failures.own_error(refused) is refused

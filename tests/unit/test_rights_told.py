@@ -77,7 +77,7 @@ def demand(
     monkeypatch.setattr(client, "admin", lambda _: Brokers(topics, making))
     pipe = Pipeline(folder, "localhost:1", "shop", "orders")
     plan, settings = pipeline.read(pipe.file(), environ=os.environ)
-    rights.demand(plan, settings, 1, read_back)
+    rights.require_rights(plan, settings, 1, read_back)
     return Rights(plan, settings, 1)
 
 

@@ -26,7 +26,7 @@ from ikebana.processor.watching import guard
 from ikebana.processor.watching.console import PlanView
 from ikebana.processor.watching.guard import EVERYTHING, Access, AccessLimits, Grant, RateLimit
 from ikebana.serving.operations import Position
-from ikebana.serving.permitted import ColumnsView, Permitted, Places, shown
+from ikebana.serving.permitted import ColumnsView, Permitted, Places, permitted_fields
 from ikebana.serving.reads import rows
 from ikebana.serving.service import Service
 from ikebana.serving.view import ArrangementView, Bounds
@@ -480,9 +480,9 @@ def test_a_value_is_shown_with_its_permitted_fields(
     """Whatever the value is."""
     expected = {name: value for name, value in found.items() if name in columns}
     for raw in (json.dumps(found), json.dumps(found, ensure_ascii=False)):
-        assert json.loads(shown(raw.encode(), frozenset(columns))) == expected
+        assert json.loads(permitted_fields(raw.encode(), frozenset(columns))) == expected
         for other in (f"[{raw}]", raw[:-1], f"{raw} x"):
-            assert shown(other.encode(), frozenset(columns)) == b"{}"
+            assert permitted_fields(other.encode(), frozenset(columns)) == b"{}"
 
 
 SMALL = st.builds(
@@ -507,7 +507,12 @@ def test_reads_of_columns_are_reads_of_projected_updates(
     columns = frozenset({"a"})
     oracle = Oracle()
     batch = Batch(0, 10, [KeyedUpdate(*update) for update in updates])
-    oracle.add([update._replace(value=shown(update.value, columns)) for update in batch.updates])
+    oracle.add(
+        [
+            update._replace(value=permitted_fields(update.value, columns))
+            for update in batch.updates
+        ]
+    )
     made = arrangement(tmp_path_factory.mktemp("columns"), 100)
     try:
         made.apply(closed(batch, 0))

@@ -111,7 +111,7 @@ WATCHED = [
 @pytest.mark.parametrize(("plan", "watched"), WATCHED)
 def test_only_what_may_have_several_values_is_watched(plan: Plan, *, watched: bool) -> None:
     """What has one value a key by what it is keeps nothing more than it did."""
-    assert outputs.watches(plan, plan.outputs[0]) is watched
+    assert outputs.watches_values(plan, plan.outputs[0]) is watched
     assert (f"{single_value.PART.prefix}out" in parts.parts_of(plan)) is watched
     told = list(output_lines(plan, plan.outputs[0]))
     assert any(line.startswith("watched: ") for line in told) is watched

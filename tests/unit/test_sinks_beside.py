@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from ikebana.errors import ConfigError, FencedError
 from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.base.processes import on_signals
-from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, birth_of
 from ikebana.processor.cli import deliver, later
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.run import Here, sinks_of
@@ -24,7 +24,13 @@ from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.watching.health import Health, HealthLimits
 from ikebana.processor.watching.monitor import Monitor
-from ikebana.processor.watching.sinks import SinkBoard, SinkError, SinkFigures, beside, delivered
+from ikebana.processor.watching.sinks import (
+    SinkBoard,
+    SinkError,
+    SinkFigures,
+    delivered,
+    running_sinks,
+)
 from support.waiting import wait_until
 
 # A sink that notes its process id, answers /ready, and says where.
@@ -94,7 +100,10 @@ def test_a_sink_is_asked_where_it_answers_and_started_again_when_it_is_killed(
     pids = tmp_path / "pids"
     said: list[str] = []
 
-    with board("lake") as of, beside({"lake": python(ANSWERS, pids)}, of, said.append) as start:
+    with (
+        board("lake") as of,
+        running_sinks({"lake": python(ANSWERS, pids)}, of, said.append) as start,
+    ):
         assert of.figures()["lake"].state == "starting"
         assert not pids.exists()
         start()
@@ -122,7 +131,7 @@ def test_an_error_of_a_sink_is_told_and_not_the_end(tmp_path: Path) -> None:
     """Its words stand on the board while it waits to be started again."""
     said: list[str] = []
 
-    with board("lake") as of, beside({"lake": python(FAILS, 1)}, of, said.append) as start:
+    with board("lake") as of, running_sinks({"lake": python(FAILS, 1)}, of, said.append) as start:
         start()
         wait_until(lambda: "again" in of.figures()["lake"].state, 20, "the failure")
         told = of.figures()["lake"]
@@ -138,7 +147,7 @@ def test_a_sink_that_was_taken_over_is_left_alone() -> None:
     """Status 3; otherwise two instances would take turns."""
     said: list[str] = []
 
-    with board("lake") as of, beside({"lake": python(FAILS, 3)}, of, said.append) as start:
+    with board("lake") as of, running_sinks({"lake": python(FAILS, 3)}, of, said.append) as start:
         start()
         wait_until(lambda: of.figures()["lake"].state == "the table is gone", 20, "its end")
         assert of.figures()["lake"].restarts == 0
@@ -279,7 +288,7 @@ def test_columns_that_a_run_has_added_are_delivered(tmp_path: Path) -> None:
         file, checkpoint=place, environ={}, columns={"orders": {"gift": "BOOLEAN"}}
     )
     offset = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
-    Checkpoint(place).write(newborn(place, plan, settings.shards, offset))
+    Checkpoint(place).write(birth_of(place, plan, settings.shards, offset))
 
     def columns(checkpoint: str | None) -> list[str]:
         _, _, found = deliver.read(file, None, checkpoint)

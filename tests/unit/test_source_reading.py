@@ -93,7 +93,7 @@ def test_a_topic_of_two_inputs_is_fetched_once(
 ) -> None:
     """Both decode what has been read, each its own table, with the time that its records have."""
     # It changes how garbage is collected in a worker, which this process is not.
-    monkeypatch.setattr(processes, "settle", lambda: None)
+    monkeypatch.setattr(processes, "exempt_objects", lambda: None)
     columns = (Column("id", "BIGINT"),)
     inputs = tuple(
         Input(name, ("t",), "maxwell", columns=columns, tables=f"shop.{name}", event_time=event)

@@ -17,7 +17,7 @@ from ikebana.codecs.sql_type import (
     parsed,
     type_of,
 )
-from ikebana.processor.linear.database import asked
+from ikebana.processor.linear.database import rows_of
 from support.sql_types import WORDS, types
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def of_duckdb(text: str) -> str | None:
     """The full name of a type as DuckDB has it; None if it takes the text for none."""
     try:
-        ((name,),) = asked(f"SELECT typeof(CAST(NULL AS {text}\n))")
+        ((name,),) = rows_of(f"SELECT typeof(CAST(NULL AS {text}\n))")
     except duckdb.Error:
         return None
     return str(name)
@@ -89,7 +89,7 @@ def test_a_text_is_the_type_that_it_is_in_duckdb(text: str) -> None:
 
 def test_all_names_of_types_are_known() -> None:
     """Those that DuckDB lists, and no others."""
-    listed = {name for (name,) in asked("SELECT upper(type_name) FROM duckdb_types()")}
+    listed = {name for (name,) in rows_of("SELECT upper(type_name) FROM duckdb_types()")}
 
     assert {name: ours(name) for name in listed} == {name: of_duckdb(name) for name in listed}
     assert {name for name in NAMES if name not in listed} == {"CHARACTER", "NCHAR"}
@@ -97,7 +97,7 @@ def test_all_names_of_types_are_known() -> None:
 
 def test_names_are_quoted_as_duckdb_quotes_them() -> None:
     """All of its keywords, whatever they may be names of without quotes."""
-    words = {word for (word,) in asked("SELECT keyword_name FROM duckdb_keywords()")}
+    words = {word for (word,) in rows_of("SELECT keyword_name FROM duckdb_keywords()")}
 
     assert words == KEYWORDS
 

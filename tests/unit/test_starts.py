@@ -13,7 +13,7 @@ from ikebana.processor.checkpoint.inputs import first_offsets
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.explain.graph import input_lines
 from ikebana.processor.planning.plan_problems import problems_of
-from ikebana.processor.planning.starts import AtOffsets, AtTime, place_of, words, written
+from ikebana.processor.planning.starts import AtOffsets, AtTime, place_of, text_of, words
 from ikebana.testing import Run, Topics
 
 NOON = 1_706_702_400_000
@@ -44,7 +44,7 @@ NOON = 1_706_702_400_000
 )
 def test_a_start_has_one_text(given: Any, text: str, place: Any) -> None:
     """By which a plan keeps it; a text is what it is made of."""
-    assert (written(given), written(text), place_of(text)) == (text, text, place)
+    assert (text_of(given), text_of(text), place_of(text)) == (text, text, place)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_start_has_one_text(given: Any, text: str, place: Any) -> None:
 def test_what_is_no_start_is_refused(given: Any) -> None:
     """Wherever a start is given, with what it may be."""
     with pytest.raises(ValueError):  # noqa: PT011 -- the callers have the words
-        written(given)
+        text_of(given)
     with pytest.raises(ConfigError, match="such as 2024-01-31T12:00:00Z"):
         Input("rows", ("rows",), start=given)
     with pytest.raises(ConfigError, match="such as 2024-01-31T12:00:00Z"):
@@ -101,7 +101,7 @@ COLUMNS = (Column("n", "BIGINT"),)
 
 def plan_of(start: Any, *more: Input) -> Plan:
     """The last values of a topic read from there."""
-    source = Input("rows", ("rows",), start=written(start), columns=COLUMNS)
+    source = Input("rows", ("rows",), start=text_of(start), columns=COLUMNS)
     operators = tuple(Upsert(f"{each.name}_now", each.name) for each in (source, *more))
     outputs = tuple(Output(o.name, o.name, f"{o.name}.out") for o in operators)
     return Plan("p", (source, *more), operators, outputs)
@@ -167,7 +167,7 @@ def test_what_an_edit_reads_again_begins_where_reading_began() -> None:
     for key in range(4):
         topics.send("rows", key, {"n": key, "m": -key}, timestamp=10 * key)
     columns = (*COLUMNS, Column("m", "BIGINT"))
-    source = Input("rows", ("rows",), start=written(15), columns=columns)
+    source = Input("rows", ("rows",), start=text_of(15), columns=columns)
     now, only = Upsert("now", "rows"), Linear("only", "now", (steps.select(n="n"),))
     plan = Plan("p", (source,), (now, only), (Output("only", "only", "only"),))
     run = Run(plan, topics)

@@ -20,8 +20,8 @@ from ikebana.processor.checkpoint.takeover import (
     Claim,
     OutputState,
     TakeoverState,
-    adopted,
     claim,
+    last_digest,
     take_over,
 )
 from ikebana.processor.planning.plan import Output
@@ -340,4 +340,4 @@ def test_a_batch_is_adopted_whole_if_all_shards_have_it(
     offsets: list[str], expected: str | None
 ) -> None:
     """R19. What is adopted whole is not even read."""
-    assert adopted(offsets) == expected
+    assert last_digest(offsets) == expected

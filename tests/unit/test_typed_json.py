@@ -5,7 +5,7 @@ from decimal import Decimal as D
 import pytest
 
 from ikebana.codecs.sql_type import parsed
-from ikebana.processor.linear.database import asked
+from ikebana.processor.linear.database import rows_of
 from ikebana.processor.linear.typed_json import from_json, reads
 from ikebana.processor.topics.input_codec import misfits
 
@@ -155,7 +155,7 @@ def test_a_field_that_is_not_there_is_null() -> None:
     sql = from_json("t", "STRUCT(a BIGINT, b STRUCT(c DECIMAL(30,20), d JSON))[]")
     text = '[{"x":1,"b":{"c":1.00000000000000000001,"d":1.00000000000000000002,"e":1}},{}]'
 
-    ((found,),) = asked(f"SELECT {sql} FROM (SELECT ? AS t)", text)
+    ((found,),) = rows_of(f"SELECT {sql} FROM (SELECT ? AS t)", text)
 
     assert found == [
         {"a": None, "b": {"c": D("1.00000000000000000001"), "d": "1.00000000000000000002"}},
@@ -166,7 +166,7 @@ def test_a_field_that_is_not_there_is_null() -> None:
 @pytest.mark.parametrize("kind", FITTING)
 def test_null_is_null_of_any_type(kind: str) -> None:
     """As SQL has it, and as JSON has it."""
-    found = asked(f"SELECT {from_json('t', kind)} FROM (VALUES ('null'), (NULL)) AS v(t)")
+    found = rows_of(f"SELECT {from_json('t', kind)} FROM (VALUES ('null'), (NULL)) AS v(t)")
 
     assert found == [(None,), (None,)]
 
@@ -188,6 +188,6 @@ def test_null_is_null_of_any_type(kind: str) -> None:
 )
 def test_a_text_is_read_as_its_type(text: str, kind: str, expected: str) -> None:
     """A timestamp with an offset is that instant in UTC, a text that spells a number is it."""
-    ((found,),) = asked(f"SELECT ({from_json('t', kind)})::VARCHAR FROM (SELECT ? AS t)", text)
+    ((found,),) = rows_of(f"SELECT ({from_json('t', kind)})::VARCHAR FROM (SELECT ? AS t)", text)
 
     assert found == expected

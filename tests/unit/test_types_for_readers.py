@@ -29,7 +29,7 @@ from ikebana.processor.spark.topic_source import RowMaker, schema_of
 from ikebana.serving.arrangement import Closed, ServedArrangement
 from ikebana.serving.sql import run, table_of
 from ikebana.serving.view import CollectionView
-from ikebana.serving.wire import flat, rows_of
+from ikebana.serving.wire import flat_for_csv, rows_of
 from support.served_collections import arrangement
 from support.sql_oracle import plan_of
 
@@ -130,7 +130,7 @@ def test_a_table_can_be_written_in_every_form() -> None:
     table = table_of([(b"1", VALUE, 1)], TYPES)
     text, binary = io.BytesIO(), io.BytesIO()
 
-    csv.write_csv(flat(table), text)
+    csv.write_csv(flat_for_csv(table), text)
     parquet.write_table(table, binary)
 
     assert b'"[1.25,2.00]"' in text.getvalue()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ikebana import Input, Linear, Output, Plan, Reduce, StateMachine, Upsert, evaluate, steps
-from ikebana.processor.linear.functions import raised
+from ikebana.processor.linear.functions import exception_line
 
 
 def summed(states: list[Any], event: Any, time: int) -> list[Any]:
@@ -78,4 +78,4 @@ class SilentError(Exception):
 )
 def test_what_a_function_raised_is_told_in_one_short_line(error: Exception, expected: str) -> None:
     """Without what differs from one process to the next, so that the error can be retracted."""
-    assert raised(error) == expected
+    assert exception_line(error) == expected

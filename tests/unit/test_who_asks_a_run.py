@@ -22,7 +22,7 @@ from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.listening import Address, Listening, Tls
 from ikebana.processor.cli.http_options import AccessOptions
 from ikebana.processor.cli.main import cli
-from ikebana.processor.cli.run import Watching, watched
+from ikebana.processor.cli.run import Watching, serving_metrics
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import front, health
 from ikebana.processor.watching.answering import serving
@@ -319,7 +319,7 @@ def told(
     assert "warning" not in capfd.readouterr().err
     said: list[str] = []
     settings = Settings(checkpoint="./c", kafka={"bootstrap.servers": "localhost:1"})
-    with watched(PLAN, settings, given, where, said.append, ({}, no_sinks)):
+    with serving_metrics(PLAN, settings, given, where, said.append, ({}, no_sinks)):
         yield said
 
 

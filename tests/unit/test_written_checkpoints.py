@@ -14,7 +14,7 @@ from ikebana.arrangements import run as runs
 from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newest_line
-from ikebana.processor.checkpoint.evolution import evolved, resumed
+from ikebana.processor.checkpoint.evolution import birth_after, with_checkpoint_names
 from ikebana.processor.planning.plan import Plan
 from ikebana.testing import Run
 from support.checkpoints import left
@@ -117,8 +117,8 @@ def test_a_stored_checkpoint_goes_on_as_it_would_have(tmp_path: Path) -> None:
     whole = begun()
     before = {name: len(found) for name, found in whole.written.updates.items()}
 
-    assert evolved(birth, plan()) == birth
-    assert logged.offset.plan == resumed(birth, plan()).fingerprint()
+    assert birth_after(birth, plan()) == birth
+    assert logged.offset.plan == with_checkpoint_names(birth, plan()).fingerprint()
     again = begun()
     again.last = logged.offset
     for shard in range(SHARDS):

@@ -77,7 +77,7 @@ class Evidence(NamedTuple):
     options: Mapping[str, str] = {}
 
 
-def gathered(seen: Sequence[MessageEvidence], table: str | None = None) -> Evidence:
+def collect_evidence(seen: Sequence[MessageEvidence], table: str | None = None) -> Evidence:
     """Collect the evidence of messages, for one table or all."""
     seen = [each for each in seen if table is None or each.table == table]
     rows = [each for each in seen if each.rows]
@@ -198,7 +198,7 @@ def evidence_of(form: Format, samples: Sequence[Sample], table: str | None = Non
             key = parsed(sample.key)
             keyed = key is not ... and key is not None
             seen.append(its._replace(of_kafka=names_of_key(key), keyed=keyed))
-    return gathered(seen, table)
+    return collect_evidence(seen, table)
 
 
 def names_of_key(key: Any) -> tuple[str, ...]:

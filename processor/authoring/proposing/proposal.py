@@ -1,6 +1,7 @@
 """Propose an input for a topic: its format, key, and columns with types.
 
-`tried` tries a proposal on the messages that it was made from, and repairs what does not work.
+`until_readable` tries a proposal on the messages that it was made from, and repairs what does
+not work.
 The text is parsed as a pipeline file, and its input decodes the messages.  Columns that a file
 cannot declare are left out.  If a column's type does not fit a value, the column gets a type that
 fits all values.  Notes say which and why.
@@ -28,10 +29,10 @@ from ikebana.processor.authoring.proposing.formats import (
     MessageRow,
     ProposedColumn,
     Sample,
+    collect_evidence,
     columns_of,
     event,
     evidence_of,
-    gathered,
     is_envelope,
     is_framed,
     key_format,
@@ -63,7 +64,7 @@ class AvroEvidence(NamedTuple):
 
     def of_table(self, table: str | None = None) -> Evidence:
         """The evidence of one table or of all."""
-        return gathered(self.seen, table)
+        return collect_evidence(self.seen, table)
 
 
 def framing_of(samples: Sequence[Sample]) -> Framing:
@@ -220,7 +221,7 @@ def propose(
     if framing != "confluent":
         proposal = replace(proposal, options={"framing": framing})
     if schemas is None:
-        return _declared(proposal, gathered([]), samples).noting(
+        return _declared(proposal, collect_evidence([]), samples).noting(
             "Values are in Avro, or in Protobuf, which has a format of its own. Their schemas "
             "are in a registry, and were not read.",
             "Name it with --registry: then format, key and columns come from Avro schemas.",
@@ -368,7 +369,7 @@ Write = Callable[[Proposal], str]
 """Writes a proposal as the text of a pipeline file."""
 
 
-def tried(
+def until_readable(
     proposal: Proposal, samples: Sequence[Sample], schemas: Schemas | None, write: Write
 ) -> Proposal:
     """Change a proposal so that its text is a pipeline file that reads all of the messages.

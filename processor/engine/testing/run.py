@@ -19,10 +19,10 @@ from ikebana.processor.base.rows import KeyedUpdate, Records, Tick, pack, unpack
 from ikebana.processor.base.sharding import hop_chunks, owner_of, shard_of
 from ikebana.processor.base.transition import ReadBack
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged, described
-from ikebana.processor.checkpoint.evolution import begun, edit_under_way
+from ikebana.processor.checkpoint.evolution import edit_under_way, without_unlogged_edit
 from ikebana.processor.checkpoint.next_step import Desired, Observed, StartStep, start
-from ikebana.processor.checkpoint.parts import moved
-from ikebana.processor.checkpoint.recovering import Left, Unclosed, rebuild, rebuild_problems
+from ikebana.processor.checkpoint.parts import to_new_shards
+from ikebana.processor.checkpoint.recovering import Remains, Unclosed, rebuild, rebuild_problems
 from ikebana.processor.checkpoint.takeover import OutputState
 from ikebana.processor.engine.dataflow import Beside, Emitted
 from ikebana.processor.engine.editing import output_intervals
@@ -67,7 +67,7 @@ class BatchRequest(NamedTuple):
     first: bool = False
 
 
-def look_at(
+def minting_state(
     plan: Plan,
     topics: Topics,
     last: SourceOffset,
@@ -78,7 +78,7 @@ def look_at(
     names = dict.fromkeys((*plan.topics, *plan.transaction_topics))
     there = {name: topics.ends(name) for name in names}
     idle = dict.fromkeys((source.name for source in plan.inputs), asked.idle)
-    times = input_times.learned(plan, last.input_times, reports, last.positions, there, idle)
+    times = input_times.after_reports(plan, last.input_times, reports, last.positions, there, idle)
     closed = {
         source.name: [
             each
@@ -100,7 +100,7 @@ def look_at(
     return MintingState(ends, begins, {}, times, closed)
 
 
-def after_loss(
+def rebuild_begin(
     plan: Plan, topics: Topics, begins: Positions, hops: Mapping[int, int]
 ) -> SourceOffset:
     """The offset at which the rebuild of a plan's state begins.
@@ -112,7 +112,7 @@ def after_loss(
         if output.traits.codec is None:
             snapshot, ends = topics.snapshots.get(output.topic), topics.ends(output.topic)
             own_ranges |= replays.to_read(output.topic, dict.fromkeys(ends, 0), ends, snapshot)
-    left = Left(
+    left = Remains(
         lease=None,
         markers={},
         outputs={each.name: OutputState(topics.last(each.topic)) for each in plan.published},
@@ -213,7 +213,7 @@ def _shown(updates: Sequence[KeyedUpdate], others: Sequence[KeyedUpdate]) -> str
     return next((str(tuple(each)) for each in updates if each not in others), "none")
 
 
-def born(plan: Plan, shards: int, last: SourceOffset, begins: Positions) -> Birth:
+def birth_of(plan: Plan, shards: int, last: SourceOffset, begins: Positions) -> Birth:
     """The metadata of a checkpoint of a plan.  Raises: PlanError, for functions without names."""
     plain = described(plan.portable())
     return Birth("test", "test", shards, plain, last, begins=begins)
@@ -223,7 +223,7 @@ def rescaled(stores: Sequence[MemoryStore], shards: int) -> list[MemoryStore]:
     """Distribute the entries of shards over another number of shards, by key."""
     after = [MemoryStore() for _ in range(shards)]
     entries = heapq.merge(*(list(store.scan(b"")) for store in stores))
-    for shard, entry in moved(entries, lambda key: shard_of(key, shards)):
+    for shard, entry in to_new_shards(entries, lambda key: shard_of(key, shards)):
         after[shard].put(*entry)
     return after
 
@@ -492,7 +492,7 @@ class Run:
             self.topics.create(topic)
         begins = {t: self.topics.first(i, t) for i in written.inputs for t in i.topics}
         hops = {shard: len(rows) for shard, rows in enumerate(self._exchange)}
-        self.last = after_loss(written, self.topics, begins, hops)
+        self.last = rebuild_begin(written, self.topics, begins, hops)
         # In the lost checkpoint outputs may have had other names.
         self.written.rename({each.topic: each.name for each in self._running.published}, written)
         progress = {each.name: self.topics.last(each.topic) for each in written.published}
@@ -531,7 +531,7 @@ class Run:
         """The next batch over the records that can be read now; None if there is none."""
         before = self.last
         plan, edited = self._running, self._edited(before)
-        look = look_at(plan, self.topics, before, self._reports, asked)
+        look = minting_state(plan, self.topics, before, self._reports, asked)
         now_ms = asked.now_ms
         if now_ms is None:
             now_ms = _NO_CLOCK if plan.is_dated else before.upper
@@ -709,8 +709,8 @@ class MemoryWorld:
         run, shards, logged = self._run, len(self._run.stores), self._run._in_log()
         unfinished = run._unfinished
         committed = logged.committed if unfinished is None else unfinished.last_committed
-        birth = run._birth or born(run._running, shards, run.last, run._begins)
-        ran = msgspec.structs.replace(begun(birth, logged.offset), shards=shards)
+        birth = run._birth or birth_of(run._running, shards, run.last, run._begins)
+        ran = msgspec.structs.replace(without_unlogged_edit(birth, logged.offset), shards=shards)
         return Observed(ran, logged, committed)
 
     def hold(self, step: StartStep) -> Observed:

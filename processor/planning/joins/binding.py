@@ -48,7 +48,7 @@ from ikebana.processor.linear.syntax import (
     Node,
     column,
     conditions,
-    equated,
+    equality_sides,
     nodes,
     text_of,
     tree,
@@ -171,7 +171,7 @@ def equality(one: Flat, other: Flat) -> Flat:
     return checked(tree(f"{one.sql} = {other.sql}"), reads, condition=True, shown=shown)
 
 
-def local(node: Node, alias: str, scope: Scope) -> str:
+def over_one_input(node: Node, alias: str, scope: Scope) -> str:
     """An expression over one input as an expression over the data of its relation."""
 
     def renamed(names: _Names) -> _Names:
@@ -420,7 +420,7 @@ class _Binding:
                 self.is_unsure = True
 
     def _add(self, condition: Node, text: str) -> None:
-        sides = equated(condition)
+        sides = equality_sides(condition)
         is_collated = any(node["class"] == "COLLATE" for node in nodes(sides))
         if sides is not None and not is_collated:
             left, right = self._both(sides)
@@ -460,7 +460,7 @@ class _Binding:
         return flats
 
     def _local(self, node: Node, alias: str) -> str:
-        return local(node, alias, self._scopes[alias])
+        return over_one_input(node, alias, self._scopes[alias])
 
     def _term(self, node: Node, side: Flat) -> Term:
         (alias,) = side.aliases
@@ -572,7 +572,7 @@ def _connection_problems(join: Join, joined: Sequence[frozenset[int]]) -> Iterat
     """Inputs that no equality connects; `joined` has the inputs of each variable's terms."""
     if isinstance(join, DeltaJoin) and join.cartesian:
         return
-    connected = reached({0}, joined)
+    connected = overlapping({0}, joined)
     aliases = [each.alias for each in join.inputs]
     apart = [f'"{alias}"' for at, alias in enumerate(aliases) if at not in connected]
     if apart:
@@ -641,7 +641,7 @@ def _lock_problems(
         yield part, f"must name {listed} too, by which on tells what a row meets"
 
 
-def reached(members: set[H], joined: Collection[Set[H]]) -> set[H]:
+def overlapping(members: set[H], joined: Collection[Set[H]]) -> set[H]:
     """Extend a set by all sets that overlap it, directly or through others."""
     while True:
         more = members.union(*(each for each in joined if each & members))

@@ -60,7 +60,7 @@ def main() -> None:
     daemon.manager()
 
 
-def leave() -> NoReturn:
+def end_worker() -> NoReturn:
     """End this worker, which cannot reach its host, and its daemon: Spark starts new ones."""
     print("the host of this machine's Python processes is gone", file=sys.stderr, flush=True)
     if os.environ.get(_VARIABLE) == str(os.getppid()):
@@ -83,7 +83,7 @@ def _fork_host() -> int:
     lifeline, life = os.pipe()
     if os.fork() == 0:
         os.close(life)
-        host.be(listeners, lifeline, folder, _HOSTS_NAME)
+        host.become_host(listeners, lifeline, folder, _HOSTS_NAME)
     os.close(lifeline)
     for each in listeners:
         each.close()

@@ -85,7 +85,9 @@ def prepare(modules: Iterable[str]) -> None:
     processes.exempt()
 
 
-def be(listeners: Mapping[socket.socket, str], lifeline: int, folder: Path, name: str) -> None:
+def become_host(
+    listeners: Mapping[socket.socket, str], lifeline: int, folder: Path, name: str
+) -> None:
     """Become a host in a process that was just forked, with its own session and no streams.
 
     The folder of its sockets is removed at its end.

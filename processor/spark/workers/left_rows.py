@@ -91,7 +91,7 @@ class Leaving:
         return places
 
 
-def passed_on(
+def leave_large_rows(
     packed: Iterable[Sequence[tuple[int, bytes]]], folder: str, batch: int = 0, of: str = ""
 ) -> list[tuple[int, bytes]]:
     """Leave packed rows by shard in a file of a folder; return the rows or places to pass on."""

@@ -277,7 +277,9 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
     shards: list[str]
 
 
-def placed(shards: int, hosts: Mapping[str, str], before: Placement | None = None) -> Placement:
+def place_shards(
+    shards: int, hosts: Mapping[str, str], before: Placement | None = None
+) -> Placement:
     """Place shards on hosts, so that numbers of shards differ by one at most.
 
     >>> placed(4, {"1": "a", "2": "b"}, Placement({"2": "b"}, ["2", "2", "2", "2"])).shards
@@ -323,13 +325,13 @@ def encoded(placement: Placement) -> bytes:
     return msgspec.msgpack.encode(placement)
 
 
-def tell_placement(path: Path, placement: Placement) -> None:
+def write_placement(path: Path, placement: Placement) -> None:
     """Write a placement for the source of a query."""
     write_whole(path, encoded(placement))
 
 
 def placement_in(path: Path) -> bytes | None:
-    """Read an encoded placement that `tell_placement` has written; None if there is none."""
+    """Read an encoded placement that `write_placement` has written; None if there is none."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -106,7 +106,7 @@ def serve_reader(listener: socket.socket, lifeline: int) -> None:
             packed = packed_rows(config, pickle.loads(asked.share), connected(config.kafka))
             folder = config.rows or os.environ.get(left_rows.VARIABLE, "")
             left_rows.forget_before(folder, asked.batch)
-            return ReadRows(left_rows.passed_on(packed, folder, asked.batch, address))
+            return ReadRows(left_rows.leave_large_rows(packed, folder, asked.batch, address))
 
         configs.answer(connection, asked.config, read)
 
@@ -122,7 +122,7 @@ def _serve(
 ) -> None:
     """Become the process `name`; answer connections until `lifeline` is at its end."""
     _become(name)
-    processes.settle()
+    processes.exempt_objects()
     waiting = select.poll()
     waiting.register(listener, select.POLLIN)
     waiting.register(lifeline, select.POLLIN)

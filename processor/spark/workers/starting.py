@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from ikebana.processor.base import calls
-from ikebana.processor.spark.child_processes import kill_session, undisturbed
+from ikebana.processor.spark.child_processes import kill_session, signals_blocked
 from ikebana.processor.spark.workers.host import END_OF_OWNERS_S, MODULES
 from ikebana.processor.spark.workers.owners import Owners
 
@@ -59,7 +59,7 @@ class Workers:
         """End the host and its forks; owners of shards may take some seconds to close them."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        with undisturbed():
+        with signals_blocked():
             if within_s:
                 with suppress(subprocess.TimeoutExpired):
                     self._process.wait(min(within_s, END_OF_OWNERS_S))
@@ -71,7 +71,7 @@ def _started(
 ) -> "subprocess.Popen[bytes]":
     # Threads of a library would be missing in forks; Spark gives its Pythons this hash seed.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
-    with undisturbed(), open(log or os.devnull, "ab") as output:
+    with signals_blocked(), open(log or os.devnull, "ab") as output:
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
