@@ -115,6 +115,10 @@ def file_text(path: Path, kind: str) -> str:
     """
     try:
         return path.read_text(encoding="utf-8-sig")
+    except IsADirectoryError as err:
+        raise ConfigError(
+            f"cannot read {kind} {path}: it is a folder", hint="Name a file, such as orders.yaml."
+        ) from err
     except OSError as err:
         raise ConfigError(f"could not read {kind} {path}: {err.strerror}") from err
     except UnicodeDecodeError as err:

@@ -201,6 +201,11 @@ def naming_location(location: str, verb: str) -> Iterator[None]:
     """
     try:
         yield
+    except NotADirectoryError as error:
+        raise CheckpointError(
+            f'cannot {verb} "{location}": a checkpoint is a folder, and a file is there',
+            hint="Name the folder that run.checkpoint names.",
+        ) from error
     except OSError as error:
         what = f'could not {verb} "{location}"'
         if may_pass := temporary_error(error, what):

@@ -40,7 +40,9 @@ _DEFAULT = "localhost:9092"
     help="Settings of the Kafka client, one key=value a line; they are not written to FILE.",
 )
 @click.option(
-    "--registry", metavar="URL", help="The URL of the schema registry, for messages in Avro."
+    "--registry",
+    metavar="URL",
+    help="The URL of the schema registry, for messages in Avro or Protobuf.",
 )
 @click.option(
     "--table", metavar="NAME", help="The table, as database.table, if the topic has several."

@@ -187,3 +187,23 @@ def test_what_is_no_finite_number_is_refused(number: str) -> None:
         assert done.exit_code == 2, name
         assert "Invalid value" in done.stderr
         assert number in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["explain", ""], "pipeline file .: it is a folder", id="no name"),
+        pytest.param(["plan", "{folder}"], "it is a folder", id="a folder"),
+        pytest.param(["state", "{file}"], "a checkpoint is a folder, and a file is", id="a file"),
+    ],
+)
+def test_a_file_in_place_of_a_folder_is_named_in_plain_words(
+    tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    """And a folder in place of a file."""
+    file = tmp_path / "plain.txt"
+    file.write_text("plain")
+    names = [each.format(folder=tmp_path, file=file) for each in arguments]
+    refused = CliRunner().invoke(cli, names)
+
+    assert said in str(refused.exception)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from ikebana.codecs.avro_schema import SchemaUnknown
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.authoring.proposing.formats import Sample
@@ -311,6 +312,94 @@ def test_several_topics_become_inputs_of_one_file() -> None:
     assert settings.registry == {"url": "http://r:1"}
     assert in_sql(proposals).plan == plan
     assert in_python(proposals).inputs == plan.inputs
+
+
+class Described:
+    """A registry with one schema of Avro, 1, and one of Protobuf, 2."""
+
+    def parsed(self, id: int | str) -> object:  # noqa: A002 -- as in `Schemas`
+        if id == 1:
+            return {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "long"}]}
+        raise SchemaUnknown("its schema is no Avro schema, but PROTOBUF")
+
+    def described(self, id: int | str) -> Any:  # noqa: A002 -- as in `Descriptions`
+        if id != 2:
+            raise SchemaUnknown("its schema is no Protobuf schema")
+        from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+        file = FileDescriptorProto(name="row.proto", syntax="proto3")
+        field = file.message_type.add(name="Row").field
+        field.add(name="id", number=1, label=1, type=3)
+        field.add(name="at", number=2, label=1, type=9)
+        return [(file.name, file.SerializeToString())]
+
+
+def in_registry(number: int, body: bytes) -> bytes:
+    """A message behind the id of its schema."""
+    return b"\0" + number.to_bytes(4) + body
+
+
+ROW_IN_PROTOBUF = in_registry(2, b"\0\x08\x07\x12\x01x")
+
+
+@pytest.mark.parametrize(
+    ("sample", "formats", "row"),
+    [
+        pytest.param(
+            Sample((1 << 24).to_bytes(8), in_registry(1, b"\x0e")),
+            ("avro", "bytes"),
+            {"id": 7},
+            id="a Long of Java has the form of an id",
+        ),
+        pytest.param(
+            Sample(in_registry(1, b"\x0e"), in_registry(1, b"\x0e")),
+            ("avro", "avro"),
+            {"id": 7},
+            id="Avro",
+        ),
+        pytest.param(
+            Sample(b"7", ROW_IN_PROTOBUF),
+            ("protobuf", "json"),
+            {"id": 7, "at": "x"},
+            id="Protobuf",
+        ),
+        pytest.param(
+            Sample(ROW_IN_PROTOBUF, ROW_IN_PROTOBUF),
+            ("protobuf", "protobuf"),
+            {"id": 7, "at": "x"},
+            id="Protobuf in keys, too",
+        ),
+        pytest.param(
+            Sample(b"7", in_registry(3, b'{"id": 7}')), ("json", "json"), {"id": 7}, id="JSON"
+        ),
+    ],
+)
+def test_a_registry_tells_what_keys_and_values_are_in(
+    sample: Sample, formats: tuple[str, str], row: Any
+) -> None:
+    """The file reads the messages."""
+    if "protobuf" in formats:
+        pytest.importorskip("google.protobuf", reason="Protobuf is an extra")
+    run = run_of([sample], schemas=Described())
+
+    assert (run.proposal.value, run.proposal.key) == formats
+    assert (run.rows, run.errors) == ([row], [])
+
+
+def test_rows_of_goldengate_may_stand_among_its_own_fields() -> None:
+    """Its messages of one row are read as changes; updates may lack what has not changed."""
+    of = {"table": "SHOP.ORDERS", "op_ts": "2024-01-01 00:00:00", "pos": "1"}
+    rows = [
+        {**of, "op_type": "I", "ID": 1, "NAME": "ann"},
+        {**of, "op_type": "I", "ID": 2, "NAME": "bob"},
+        {**of, "op_type": "U", "ID": 1, "AGE": 7},
+        {**of, "op_type": "D", "ID": 2},
+    ]
+    samples = [said(row, key=row["ID"])[0] for row in rows]
+    run = run_of(samples)
+
+    assert types_of(run.proposal) == {"ID": "BIGINT", "NAME": "VARCHAR", "AGE": "BIGINT"}
+    assert (run.rows, run.errors) == ([{"ID": 1, "NAME": "ann", "AGE": 7}], [])
 
 
 def test_avro_has_a_registry() -> None:

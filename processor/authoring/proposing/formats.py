@@ -304,8 +304,19 @@ def _canal(value: dict[str, Any]) -> MessageEvidence:
     return MessageEvidence(table, _names(value.get("pkNames")), _rows(value["data"], kinds))
 
 
+# The fields of GoldenGate's messages beside rows, or beside the columns of one.
+_OF_GOLDENGATE = ("table", "op_type", "op_ts", "current_ts", "pos", "primary_keys", "tokens")
+
+
 def _is_goldengate(value: dict[str, Any]) -> bool:
-    return {"op_type", "op_ts", "table"} <= value.keys()
+    return {"op_type", "op_ts", "table"} <= value.keys() and not _is_row_modelled(value)
+
+
+def _is_row_modelled(value: dict[str, Any]) -> bool:
+    """Whether a message is GoldenGate's with one row, whose columns are its own fields."""
+    has_columns = bool(value.keys() - {*_OF_GOLDENGATE})
+    images = value.keys() & {"before", "after"}
+    return has_columns and not images and {"op_type", "op_ts", "table"} <= value.keys()
 
 
 _MARK = re.compile(".*_isMissing").fullmatch
@@ -366,11 +377,17 @@ def _maxwell(value: dict[str, Any]) -> MessageEvidence:
 
 
 def _is_change(value: dict[str, Any]) -> bool:
-    """Whether the field `op` has an operation, as it does without options."""
-    return value.get("op") in _ANY_WORD
+    """Whether a field has an operation by its default word: `op`, or `op_type` of GoldenGate."""
+    return value.get("op_type" if _is_row_modelled(value) else "op") in _ANY_WORD
 
 
 def _change(value: dict[str, Any]) -> MessageEvidence:
+    if _is_row_modelled(value):
+        row = {name: of for name, of in value.items() if name not in _OF_GOLDENGATE}
+        key = _names(value.get("primary_keys"))
+        # Its updates have only the changed columns by default.
+        options = {"op": "op_type", "table": "table", "row_image": "minimal"}
+        return MessageEvidence(str(value["table"]), key, _rows([row]), options=options)
     row = {name: of for name, of in value.items() if name != "op"}
     images = [value[name] for name in ("before", "after") if name in value]
     lacks_image = value["op"] in (*WORDS["update"], "d") and not isinstance(

@@ -11,6 +11,7 @@ fits all values.  Notes say which and why.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from ikebana.codecs.avro import AvroDecoder
 from ikebana.codecs.avro_schema import Framing, Schemas, SchemaUnknown, locate
 from ikebana.codecs.column_encodings import full_name
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.formats import FORMATS, FRAMES, Format, InputTraits, KeyFormat
+from ikebana.codecs.formats import FORMATS, FRAMES, IN_REGISTRY, Format, InputTraits, KeyFormat
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.authoring.proposing.formats import (
@@ -55,10 +56,11 @@ from ikebana.processor.topics.messages import Message
 _CHANGES = ".changes"
 
 
-class AvroEvidence(NamedTuple):
-    """The format and rows of messages in Avro, and why some could not be read."""
+class RegistryEvidence(NamedTuple):
+    """The formats and rows of messages by a registry's schemas, and why some could not be read."""
 
     form: Format
+    key: KeyFormat
     seen: list[MessageEvidence]
     unread: str = ""
 
@@ -93,14 +95,41 @@ def _bare_json(samples: Sequence[Sample], framing: Framing) -> list[Sample] | No
 
 def evidence_of_avro(
     samples: Sequence[Sample], schemas: Schemas, framing: Framing
-) -> AvroEvidence:
+) -> RegistryEvidence:
     """Extract rows from messages with a known schema; if any is a Debezium event, from events."""
     reader = _Reader(schemas, framing)
     seen = [reader.seen(sample) for sample in samples if sample.value]
+    if not any(its.rows for _, its in seen) and reader.unread.endswith("PROTOBUF"):
+        return _evidence_of_protobuf(samples, schemas)
     form: Format = (
         "debezium-avro" if any(each_form == "debezium-avro" for each_form, _ in seen) else "avro"
     )
-    return AvroEvidence(form, [its for each_form, its in seen if each_form == form], reader.unread)
+    its_seen = [its for each_form, its in seen if each_form == form]
+    # Numbers of Java look like the ids of schemas, so keys have to be read.
+    is_avro = any(its.keyed or not its.rows for its in its_seen)
+    key = key_format(samples, "avro" if is_avro else "json")
+    return RegistryEvidence(form, key, its_seen, reader.unread)
+
+
+def _evidence_of_protobuf(samples: Sequence[Sample], schemas: Any) -> RegistryEvidence:
+    """Extract rows from messages in Protobuf; values show their types."""
+    from ikebana.codecs.protobuf import ProtobufDecoder
+
+    keys, values = ProtobufDecoder(schemas, "key"), ProtobufDecoder(schemas)
+    key = key_format(samples, "json")
+    seen, unread = [], ""
+    for sample in samples:
+        if sample.key is not None and key != "protobuf":
+            with suppress(DecodeError):
+                keys.decode(sample.key, sample.headers)
+                key = "protobuf"
+        try:
+            value = values.decode(sample.value, sample.headers) if sample.value else None
+        except DecodeError as error:
+            unread = error.reason
+        else:
+            seen += [MessageEvidence(rows=[MessageRow(value)])] if isinstance(value, dict) else []
+    return RegistryEvidence("protobuf", key, seen, unread)
 
 
 class _Reader:
@@ -171,7 +200,7 @@ class Proposal:
     @property
     def needs_registry(self) -> bool:
         """Whether decoding the input needs a schema registry."""
-        return FORMATS[self.value].in_registry or self.key == "avro"
+        return FORMATS[self.value].in_registry or self.key in IN_REGISTRY
 
     @property
     def output_topic(self) -> str:
@@ -224,14 +253,13 @@ def propose(
         return _declared(proposal, collect_evidence([]), samples).noting(
             "Values are in Avro, or in Protobuf, which has a format of its own. Their schemas "
             "are in a registry, and were not read.",
-            "Name it with --registry: then format, key and columns come from Avro schemas.",
+            "Name it with --registry: then format, key and columns come from there.",
         )
     of_avro = evidence_of_avro(samples, schemas, framing)
     if of_avro.unread:
         proposal = proposal.noting(f"Not all values could be read: {of_avro.unread}.")
-    proposal, evidence = _of_a_table(
-        replace(proposal, value=of_avro.form), of_avro.of_table, table
-    )
+    proposal = replace(proposal, value=of_avro.form, key=of_avro.key)
+    proposal, evidence = _of_a_table(proposal, of_avro.of_table, table)
     return _declared(proposal, evidence, samples)
 
 

@@ -10,7 +10,7 @@ from itertools import chain, count
 from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
-from ikebana.codecs.formats import FORMATS
+from ikebana.codecs.formats import FORMATS, IN_REGISTRY
 from ikebana.processor.authoring.proposing.formats import ProposedColumn
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def plan_name(topic: str) -> str:
 
 def formats(proposal: "Proposal") -> str | tuple[str, str]:
     """Return the format of messages, or (key format, value format) if both must be named."""
-    if proposal.value == proposal.key or proposal.value not in ("json", "bytes", "avro"):
+    if proposal.value == proposal.key or proposal.value not in ("json", "bytes", *IN_REGISTRY):
         return proposal.value
     return proposal.key, proposal.value
 
