@@ -27,7 +27,6 @@ from functools import cached_property
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ikebana.codecs.sql_type import (
     Array,
@@ -79,15 +78,6 @@ _ARROW = {
     "TIME": pa.time64("us"),
     "TIMESTAMP": pa.timestamp("us"),
     "TIMESTAMP WITH TIME ZONE": pa.timestamp("us", tz="UTC"),
-}
-
-
-# The first and the last date, instant and time of day that every library reads.
-_READABLE: Mapping[pa.DataType, tuple[int, int]] = {
-    _ARROW["DATE"]: (-719_162, 2_932_896),
-    _ARROW["TIME"]: (0, 86_399_999_999),
-    _ARROW["TIMESTAMP"]: (-62_135_596_800_000_000, 253_402_300_799_999_999),
-    _ARROW["TIMESTAMP WITH TIME ZONE"]: (-62_135_596_800_000_000, 253_402_300_799_999_999),
 }
 
 
@@ -279,27 +269,6 @@ class Typing:
 
 def _as_other(kind: SqlType) -> str:
     return "" if delivered_type(kind) == kind else f" that fits {delivered_type(kind)}"
-
-
-def is_readable(column: pa.Array) -> bool:
-    """Whether all dates and times in a column, also nested ones, are of the years 1 to 9999.
-
-    Others are infinite, or a time is 24:00:00.
-
-    >>> is_readable(pa.array([[0, 2**31 - 1]], pa.list_(pa.date32())))
-    False
-    """
-    if pa.types.is_struct(column.type):
-        return all(map(is_readable, column.flatten()))
-    if pa.types.is_map(column.type):
-        return is_readable(column.keys) and is_readable(column.items)
-    if pa.types.is_list(column.type):
-        return is_readable(column.flatten())
-    if (bounds := _READABLE.get(column.type)) is None:
-        return True
-    numbers = column.view(pa.int32() if pa.types.is_date(column.type) else pa.int64())
-    least, greatest = pc.min_max(numbers).as_py().values()
-    return least is None or bounds[0] <= least <= greatest <= bounds[1]
 
 
 def in_sql(column: pa.Array) -> pa.Array:

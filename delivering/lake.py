@@ -33,7 +33,6 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
-from ikebana.delivering.columns import is_readable
 from ikebana.delivering.sink import (
     COUNT,
     DIFF,
@@ -47,6 +46,7 @@ from ikebana.delivering.sink import (
 )
 from ikebana.errors import AccessError, ConfigError, FencedError, SourceError
 from ikebana.processor.linear.json_text import quoted
+from ikebana.serving.wire import is_readable
 
 ScanTarget = Callable[[Sequence[str]], Iterable[pa.Table]]
 """Reads some columns of the table in the target."""

@@ -31,7 +31,7 @@ from psycopg import errors
 from pyarrow import csv
 
 from ikebana.codecs.sql_type import JSON, Decimal, Scalar, SqlType, parts
-from ikebana.delivering.columns import in_sql, is_readable
+from ikebana.delivering.columns import in_sql
 from ikebana.delivering.sink import (
     COUNT,
     DIFF,
@@ -46,6 +46,7 @@ from ikebana.delivering.sink import (
 from ikebana.errors import AccessError, ConfigError, FencedError, SourceError
 from ikebana.processor.authoring.deliver_part import PostgresPart
 from ikebana.processor.linear.json_text import quoted
+from ikebana.serving.wire import is_readable
 
 # Columns within statements, with names that no collection has.
 _N, _PLUS, _ENDS = "ikebana_n", "ikebana_plus", "ikebana_ends"

@@ -23,6 +23,7 @@ their bytes.  So the result is the same either way.
 """
 
 import json
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -135,7 +136,7 @@ def _answer(
     timer = threading.Thread(target=end, daemon=True)
     timer.start()
     try:
-        reader = database.sql(text).to_arrow_reader(_BATCH_ROWS)
+        reader = _in_arrow(database.sql(text)).to_arrow_reader(_BATCH_ROWS)
         batches: list[pa.RecordBatch] = []
         rows = size = 0
         for batch in reader:
@@ -161,6 +162,21 @@ def _answer(
     finally:
         done.set()
         timer.join()
+
+
+# Types of which Arrow loses zones and digits, and those that it does not write as CSV or Parquet.
+_NOT_IN_ARROW = re.compile(r"\b(TIME WITH TIME ZONE|UHUGEINT|INTERVAL|BIT|BIGNUM)\b")
+
+
+def _in_arrow(result: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """A result with texts in place of values that Arrow does not have."""
+    casts = ["::VARCHAR" if _NOT_IN_ARROW.search(str(kind)) else "" for kind in result.types]
+    if not any(casts):
+        return result
+    columns = enumerate(zip(casts, result.columns, strict=True), 1)
+    return result.project(
+        ", ".join(f"#{at}{cast} AS {quoted(name)}" for at, (cast, name) in columns)
+    )
 
 
 def _failed(error: Exception) -> SqlError:
@@ -608,6 +624,6 @@ def table_of(
             database.execute("SET TimeZone = 'UTC'").fetchall()
             arriving["c"] = pa.array(counts, pa.int64())
             database.register("arriving", pa.table(arriving))
-            return database.sql(f"SELECT {select} FROM {ARRIVING}").to_arrow_table()
+            return _in_arrow(database.sql(f"SELECT {select} FROM {ARRIVING}")).to_arrow_table()
 
     return typed_or_not(types, table)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ikebana.arrangements.update import pieces
 from ikebana.codecs.canonical import canonical, finite
@@ -38,6 +39,8 @@ _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 # DuckDB's infinite dates and timestamps, with either sign.
 _INFINITE_DAYS = 2**31 - 1
 _INFINITE = 2**63 - 1
+# The first day of year 1 and the last one of year 9999.
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
 
 class Value(msgspec.Struct):
@@ -194,14 +197,51 @@ def rows_of(table: pa.Table) -> list[list[Any]]:
 
 
 def flat_for_csv(table: pa.Table) -> pa.Table:
-    """Return a table for CSV, which has no lists, structs and maps: these become JSON."""
+    """Return a table for CSV, where nested values are JSON, and others as JSON's texts."""
     columns = []
     for column in table.columns:
+        write: Callable[[Any], Any] | None = None
         if pa.types.is_nested(column.type):
-            texts = [None if each is None else encode(each).decode() for each in _values(column)]
+            write = _json_text
+        elif pa.types.is_binary(column.type) or not all(map(is_readable, column.chunks)):
+            write = msgspec.to_builtins
+        if write is not None:
+            texts = [None if each is None else write(each) for each in _values(column)]
             column = pa.chunked_array([pa.array(texts, pa.string())])
         columns.append(column)
     return pa.Table.from_arrays(columns, table.column_names)
+
+
+def _json_text(value: Any) -> str:
+    return encode(value).decode()
+
+
+def is_readable(column: pa.Array) -> bool:
+    """Whether all dates and times in a column, also nested ones, are of the years 1 to 9999.
+
+    Others are infinite, or a time is 24:00:00; libraries have no texts for them, or wrong ones.
+
+    >>> is_readable(pa.array([[0, 2**31 - 1]], pa.list_(pa.date32())))
+    False
+    """
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return all(map(is_readable, column.flatten()))
+    if pa.types.is_map(kind):
+        return is_readable(column.keys) and is_readable(column.items)
+    if pa.types.is_list(kind):
+        return is_readable(column.flatten())
+    if not pa.types.is_temporal(kind) or pa.types.is_interval(kind):
+        return True
+    if pa.types.is_date(kind):
+        column, first, last = column.view(pa.int32()), _FIRST_DAY, _LAST_DAY
+    else:
+        day = _DAY_S * 10 ** _DIGITS[kind.unit]
+        first, last = (0, 0) if pa.types.is_time(kind) else (_FIRST_DAY, _LAST_DAY)
+        first, last = max(first * day, 1 - _INFINITE), min((last + 1) * day, _INFINITE) - 1
+        column = column.cast(pa.int64())
+    least, greatest = pc.min_max(column).as_py().values()
+    return least is None or first <= least <= greatest <= last
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
@@ -209,14 +249,15 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
         # The shortest digits that identify a 32-bit float.
         texts = column.cast(pa.string()).to_pylist()
         return [None if text is None else finite(float(text)) for text in texts]
-    # Nanoseconds would become values of pandas, which JSON does not have.
-    if "[ns" not in str(column.type) and "map<" not in str(column.type):
+    # Nanoseconds would become values of pandas, which JSON does not have, and 24:00:00 midnight.
+    kind = str(column.type)
+    are_plain = "time64" not in kind or all(map(is_readable, column.chunks))
+    if "[ns" not in kind and "map<" not in kind and are_plain:
         try:
             values: list[Any] = column.to_pylist()
         except (OverflowError, ValueError):
             pass
         else:
-            kind = str(column.type)
             return [*map(finite, values)] if "double" in kind or "float" in kind else values
     return [_value(each) for each in column]
 
@@ -238,6 +279,8 @@ def _value(scalar: pa.Scalar) -> Any:
             return _value(scalar.value)
         case pa.TimestampScalar():
             return _timestamp(scalar)
+        case pa.Time64Scalar():
+            return _clock(scalar.value, _DIGITS[scalar.type.unit])
         case pa.Date32Scalar():
             try:
                 return scalar.as_py()
@@ -258,12 +301,19 @@ def _timestamp(scalar: pa.TimestampScalar) -> Any:
     if (infinite := _infinite(value, _INFINITE)) is not None:
         return infinite
     digits = _DIGITS[kind.unit]
-    seconds, fraction = divmod(value, 10**digits)
-    days, second = divmod(seconds, _DAY_S)
-    text = f"{_day(days)}T{clock(second)}"
-    if fraction:
-        text += f".{fraction:0{digits}d}"
+    days, rest = divmod(value, _DAY_S * 10**digits)
+    text = f"{_day(days)}T{_clock(rest, digits)}"
     return text if kind.tz is None else f"{text}Z"
+
+
+def _clock(value: int, digits: int) -> str:
+    """Write a time of day, which is a count of the units of a second with so many digits.
+
+    >>> _clock(86_400_000_000, 6), _clock(1_500_000, 6)
+    ('24:00:00', '00:00:01.500000')
+    """
+    second, fraction = divmod(value, 10**digits)
+    return clock(second) + (f".{fraction:0{digits}d}" if fraction else "")
 
 
 def _infinite(value: int, most: int) -> str | None:

@@ -246,12 +246,18 @@ def test_a_query_is_answered_as_of_a_time(client: TestClient) -> None:
         ("[DATE 'infinity', DATE '2024-02-29', NULL]", ["infinity", "2024-02-29", None]),
         ("{'a': TIMESTAMPTZ '-infinity'}", {"a": "-infinity"}),
         ("MAP {1: DATE 'infinity'}", [[1, "infinity"]]),
+        ("[TIME '24:00:00']", ["24:00:00"]),
+        ("TIME '12:00:00.5'", "12:00:00.500000"),
+        ("TIME_NS '12:00:00.000000001'", "12:00:00.000000001"),
+        ("TIMETZ '12:00:00+05:30'", "12:00:00+05:30"),
+        ("INTERVAL '1 month -2 days'", "1 month -2 days"),
+        ("340282366920938463463374607431768211455::UHUGEINT", str(2**128 - 1)),
     ],
 )
-def test_dates_that_python_does_not_have_are_text(
+def test_values_that_python_does_not_have_are_text(
     client: TestClient, expression: str, expected: Any
 ) -> None:
-    """In JSON; an Arrow stream has them as they are."""
+    """In JSON; an Arrow stream has dates and times as they are."""
     found = client.post("/v1/sql", json={"query": f"SELECT {expression} AS t"})
 
     assert (found.status_code, found.json().get("rows")) == (200, [[expected]]), found.text

@@ -137,6 +137,31 @@ def test_a_table_can_be_written_in_every_form() -> None:
     assert parquet.read_table(binary).schema.field("n").type == pa.decimal128(38, 2)
 
 
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("DATE", "infinity"),
+        ("TIMESTAMP WITH TIME ZONE", "-infinity"),
+        ("TIMESTAMP", "-0043-03-15T00:00:00"),
+        ("TIME", "24:00:00"),
+        ("TIME WITH TIME ZONE", "12:00:00+05:30"),
+        ("INTERVAL", "1 month"),
+        ("BLOB", "/wA="),
+        ("STRUCT(a DATE)", '{"a":"infinity"}'),
+    ],
+)
+def test_csv_has_the_texts_of_json(kind: str, text: str) -> None:
+    """Of values that CSV has not, or that Arrow writes otherwise."""
+    value = text if text.startswith("{") else f'"{text}"'
+    table = table_of([(b"1", b'{"c":%s}' % value.encode(), 1)], {"c": kind})
+    written = io.BytesIO()
+
+    csv.write_csv(flat_for_csv(table.select(["c"])), written)
+
+    quoted = text.replace('"', '""')
+    assert written.getvalue().decode() == f'"c"\n"{quoted}"\n'
+
+
 @pytest.mark.parametrize("value", [b'{"d":5}', b'{"d":"soon"}', b'{"d":{"a":1}}'])
 def test_values_of_another_type_are_shown_as_they_are(value: bytes) -> None:
     """As those of before an edit may be; no other column suffers."""
