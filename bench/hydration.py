@@ -271,7 +271,9 @@ class Bench:
             Producer({"bootstrap.servers": self._servers, "linger.ms": 20}),
             time.time(),
         )
-        changed = generate.distinct(self._rows, seed=2)
+        # A sample of few rows is changed more than once.
+        rounds = (generate.distinct(self._rows, seed) for seed in itertools.count(2))
+        changed = itertools.chain.from_iterable(rounds)
         sent = 0
         while not stop.wait(0.02):
             while sent < (time.time() - begun) * self._rate / 2:

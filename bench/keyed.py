@@ -61,7 +61,6 @@ _RETAINED = 10
 _PARTS = ("open", "kernel", "commit", "close")
 _SECOND = 1_000
 _LOADED_AT_ONCE = 500_000
-_REDUCE_BATCH = 100_000
 
 
 class Batches:
@@ -100,6 +99,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=400, help="hold: batches measured")
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--values", type=int, nargs="+", default=[1_000, 200_000])
+    parser.add_argument("--batch", type=int, default=100_000, help="reduce: updates of a batch")
     parser.add_argument("--rows", type=int, nargs="+", default=[10**n for n in range(3, 7)])
     parser.add_argument("--only", default="", help="windows: of these functions alone")
     parser.add_argument("--changes", type=int, default=200, help="windows: changes measured")
@@ -109,7 +109,7 @@ def main() -> None:
     if args.what in ("all", "hold"):
         measure_hold(args.pending, args.batches)
     if args.what in ("all", "reduce"):
-        measure_reduce(args.records, args.values, profile=args.profile)
+        measure_reduce(args.records, args.values, args.batch, profile=args.profile)
     if args.what in ("all", "windows"):
         windows = {name: of for name, of in _WINDOWS.items() if args.only in name}
         measure_windows(windows, args.rows, args.changes, profile=args.profile)
@@ -162,21 +162,23 @@ def _due(at: int) -> KeyedUpdate:
     return KeyedUpdate(b'{"id":%d}' % at, value, at, 1)
 
 
-def measure_reduce(records: int, values: Sequence[int], *, profile: bool) -> None:
+def measure_reduce(records: int, values: Sequence[int], batch: int, *, profile: bool) -> None:
     """The CPU microseconds of a record, by how many values there are."""
     table = Table("values", "us a record", *_PARTS, "noise", "updates out")
     for count in values:
         profiler = cProfile.Profile() if profile else None
         costs, out = _in_folder(
-            functools.partial(_reduce, records=records, values=count, profiler=profiler)
+            functools.partial(
+                _reduce, records=records, values=count, batch=batch, profiler=profiler
+            )
         )
-        a_record = [sum(cost.values()) / _REDUCE_BATCH * 1e6 for cost in costs]
+        a_record = [sum(cost.values()) / batch * 1e6 for cost in costs]
         low, middle, high = statistics.quantiles(a_record, n=4)
         table.add_row(
             f"{count:,}",
             f"{middle:.2f}",
             *(
-                f"{statistics.median(cost[part] for cost in costs) / _REDUCE_BATCH * 1e6:.2f}"
+                f"{statistics.median(cost[part] for cost in costs) / batch * 1e6:.2f}"
                 for part in _PARTS
             ),
             f"{low:.2f} to {high:.2f}",
@@ -184,15 +186,15 @@ def measure_reduce(records: int, values: Sequence[int], *, profile: bool) -> Non
         )
         if profiler is not None:
             pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
-    _CONSOLE.print(f"reduce: batches of {_REDUCE_BATCH:,}; medians, noise is the middle half")
+    _CONSOLE.print(f"reduce: batches of {batch:,}; medians, noise is the middle half")
     _CONSOLE.print(table)
 
 
 def _reduce(
-    folder: Path, records: int, values: int, profiler: cProfile.Profile | None
+    folder: Path, records: int, values: int, batch: int, profiler: cProfile.Profile | None
 ) -> tuple[list[dict[str, float]], int]:
     shard, aggregates, out = Batches(folder), [Aggregate("count", "count")], 0
-    for at, updates in enumerate(_in_batches(_counted(records, values))):
+    for at, updates in enumerate(_in_batches(_counted(records, values, batch), batch)):
 
         def step(store: Store, at: int = at, updates: list[KeyedUpdate] = updates) -> int:
             part, interval = operator_part(store, "reduce counts"), Interval(at, at + 1)
@@ -206,20 +208,20 @@ def _reduce(
     return shard.costs, out
 
 
-def _counted(records: int, values: int) -> Iterator[KeyedUpdate]:
+def _counted(records: int, values: int, batch: int) -> Iterator[KeyedUpdate]:
     """The updates of rows, as an upsert gives them; the time is that of the batch."""
     draw, current = random.Random(1), [0] * (records // 2)
-    made = 0
+    count = 0
     for row in range(len(current)):
         current[row] = draw.randrange(values)
-        yield _row(current[row], made // _REDUCE_BATCH, 1)
-        made += 1
-    while made < records:
+        yield _row(current[row], count // batch, 1)
+        count += 1
+    while count < records:
         row, value = draw.randrange(len(current)), draw.randrange(values)
-        yield _row(current[row], made // _REDUCE_BATCH, -1)
-        yield _row(value, made // _REDUCE_BATCH, 1)
+        yield _row(current[row], count // batch, -1)
+        yield _row(value, count // batch, 1)
         current[row] = value
-        made += 2
+        count += 2
 
 
 def _row(value: int, time: int, diff: int) -> KeyedUpdate:
@@ -368,11 +370,11 @@ def _ordered(at: int, x: int) -> bytes:
     return canonical.encode(row)
 
 
-def _in_batches(updates: Iterator[KeyedUpdate]) -> Iterator[list[KeyedUpdate]]:
+def _in_batches(updates: Iterator[KeyedUpdate], size: int) -> Iterator[list[KeyedUpdate]]:
     held: list[KeyedUpdate] = []
     for update in updates:
         held.append(update)
-        if len(held) == _REDUCE_BATCH:
+        if len(held) == size:
             yield held
             held = []
     if held:

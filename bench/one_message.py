@@ -4,9 +4,10 @@
 
 The package is installed from its wheel, with a few lines at the end of `errors.py`, which every
 process imports: they note the file of each function that is called while a flag is up.  The flag
-goes up when a run has caught up; then one message is written, which changes a key, and the flag
-goes down when its two updates can be read.  So what the run asks in between, such as the ends of
-topics, is counted, too.  Compiled modules have no such calls and are not counted.
+goes up when a run has caught up; when the run and its workers have seen it, one message is
+written, which changes a key, and the flag goes down when its two updates can be read.  So what the
+run asks in between, such as the ends of topics, is counted, too.  Compiled modules have no such
+calls and are not counted.  It fails if no process of the run, or no worker, has noted a function.
 """
 
 import contextlib
@@ -22,11 +23,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+import psutil
 from confluent_kafka import Consumer, Producer
 
 from ikebana.processor.kafka.broker import running
 from support.pipeline_processes import create
 from support.shipped import installed
+from support.waiting import wait_until
 
 _NOTES = """
 import os as _os, sys as _sys, threading as _threading, time as _time
@@ -43,10 +46,11 @@ def _looking():
     global _up
     while True:
         up = _os.path.exists(_flag)
-        if _up and not up:
-            with open(f"{_flag}.{_os.getpid()}", "w") as notes:
-                notes.write("\\n".join([" ".join(_sys.orig_argv), *_files]))
-        _up = up
+        if up != _up:
+            _up, notes = up, f"{_flag}.{_os.getpid()}"
+            with open(f"{notes}.part", "w") as part:
+                part.write("\\n".join([" ".join(_sys.orig_argv), *_files, "" if up else "end"]))
+            _os.rename(f"{notes}.part", notes)
         _time.sleep(0.003)
 
 
@@ -60,6 +64,7 @@ _os.register_at_fork(after_in_child=_look)
 _look()
 """
 _KEYS = 20
+_KINDS = {"run", "worker"}
 _WITHIN_S = 300.0
 
 
@@ -108,6 +113,8 @@ def _passed(place: Path, servers: str) -> dict[str, set[str]]:
         write(key, 0)
     command = [shipped.command, "run", str(file)]
     environ = {**os.environ, **shipped.environment(os.environ), "ONE_MESSAGE": str(flag)}
+    # Else processes could import ikebana from there, without these lines.
+    environ.pop("PYTHONPATH", None)
     with (
         open(place / "log", "wb") as log,
         contextlib.closing(_updates(servers)) as updates,
@@ -119,19 +126,36 @@ def _passed(place: Path, servers: str) -> dict[str, set[str]]:
             write(1, 1)
             _take(updates, 2)
             flag.touch()
+            wait_until(lambda: _by_command(place).keys() >= _KINDS, _WITHIN_S, "all see the flag")
             write(1, 2)
             _take(updates, 2)
             flag.unlink()
-            time.sleep(1.0)
+            wait_until(lambda: _has_all_notes(place), _WITHIN_S, "all have written their notes")
         finally:
             run.terminate()
+    by_command = _by_command(place)
+    if silent := _KINDS - {kind for kind, files in by_command.items() if files}:
+        sys.exit(f"no process of these kinds has noted a function: {', '.join(sorted(silent))}")
+    return by_command
+
+
+def _by_command(place: Path) -> dict[str, set[str]]:
+    """The modules that the processes have noted so far, by kind."""
     by_command: dict[str, set[str]] = defaultdict(set)
-    for notes in place.glob("flag.*"):
-        began, *files = notes.read_text().splitlines()
-        if passed := {each.rpartition("/ikebana/")[2] for each in files if "/ikebana/" in each}:
-            name = "worker" if "pyspark" in began else "run"
-            by_command[name] |= {each for each in passed if each.endswith(".py")}
-    return dict(by_command)
+    for notes in place.glob("flag.*[0-9]"):
+        command, *files = notes.read_text().splitlines()
+        paths = [each for each in files if "/ikebana/" in each and each.endswith(".py")]
+        modules = {each.rpartition("/ikebana/")[2] for each in paths}
+        by_command["worker" if "pyspark" in command else "run"] |= modules
+    return by_command
+
+
+def _has_all_notes(place: Path) -> bool:
+    """Whether each process that has seen the flag go up, and is there, has seen it go down."""
+    return all(
+        notes.read_text().endswith("\nend") or not psutil.pid_exists(int(notes.suffix[1:]))
+        for notes in place.glob("flag.*[0-9]")
+    )
 
 
 def _updates(servers: str) -> Generator[None, None, None]:
