@@ -141,7 +141,7 @@ class Debezium:
     def _changes(self, key: bytes | None, value: bytes | None) -> Sequence[Change] | Ignored:
         envelope, plan = (None, ()) if value is None else self._opening.open(value)
         if envelope is None:
-            return Ignored("tombstone") if self._tables else self._keys.tombstone(key)
+            return Ignored("tombstone") if self._tables else self._keys.repeated(key)
         op = envelope.op
         if op is UNSET or op is None:
             op = _op_of(envelope, diffs=self._diffs)

@@ -161,7 +161,7 @@ class DebeziumAvro:
         raise DecodeError(VALUE, 'field "op" is none of c, u, r, d, t, m')
 
     def _tombstone(self, key: bytes | None, headers: Headers) -> Sequence[Change] | Ignored:
-        return Ignored("tombstone") if self._tables else self._keys.tombstone(key, headers)
+        return Ignored("tombstone") if self._tables else self._keys.repeated(key, headers)
 
     def _in_selected_table(self, source: Any) -> bool:
         assert self._tables

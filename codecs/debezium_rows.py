@@ -376,6 +376,18 @@ class KeyDecoder:
         row_key = self.of_kafka(key, headers)
         return Ignored("tombstone") if row_key is None else [Change("delete", row_key)]
 
+    def repeated(self, key: bytes | None, headers: Headers = None) -> Sequence[Change] | Ignored:
+        """Decode a null value behind a message that has reported the delete, with the row.
+
+        If rows have the key, no Kafka key is needed: it may be the text of a StringConverter.
+        """
+        try:
+            return self.tombstone(key, headers)
+        except DecodeError:
+            if self.columns:
+                return Ignored("tombstone")
+            raise
+
 
 def keys_in_json(needs: Needs) -> KeyDecoder:
     """Make the `KeyDecoder` for Kafka keys in JSON."""

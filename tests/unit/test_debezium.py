@@ -890,6 +890,16 @@ def test_events_without_operation_are_what_their_images_say(
         assert codec.changes(KEY, bare(named), None) == [expected]
 
 
+def test_a_tombstone_with_a_text_for_a_key_is_ignored_where_rows_have_the_key() -> None:
+    """A StringConverter writes them.  Of flattened rows it may be all there is of a delete."""
+    text = b"Struct{id=1}"
+
+    assert Debezium(Needs(key=("id",))).changes(text, None, None) == Ignored("tombstone")
+    for codec in (Debezium(Needs()), DebeziumFlat(Needs(key=("id",)))):
+        with pytest.raises(DecodeError):
+            codec.changes(text, None, None)
+
+
 def test_where_old_images_tell_all_rows_need_no_key() -> None:
     """A table without a primary key has none; its tombstones say nothing."""
     codec = Debezium(Needs(before=True, diffs=True))
