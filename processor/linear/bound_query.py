@@ -62,8 +62,10 @@ def query_tree(text: str) -> Node:
         at = _characters(text, int(position)) if position.isdigit() else None
         problem = first_line(parsed["error_message"])
         if "Only SELECT" in problem:
-            is_pivot = "pivot" in text.lower()
-            raise SqlQueryError(f"{_ONE_SELECT}{f'; {PIVOT}' if is_pivot else ''}", at)
+            words = (each.at for each in tokens(text) if "PIVOT" in each.text.upper())
+            if (pivot := next(words, None)) is not None:
+                raise SqlQueryError(PIVOT, pivot)
+            raise SqlQueryError(_ONE_SELECT, at)
         raise SqlQueryError(in_words(problem) + remedy(problem, text), at)
     if len(parsed["statements"]) != 1:
         raise SqlQueryError("it must be one query")
@@ -198,8 +200,8 @@ def common_type(kinds: Iterable[str]) -> str:
 
 _ONE_SELECT = "it must be one query that begins with SELECT or WITH"
 PIVOT = (
-    "write PIVOT as sums with FILTER, as in sum(x) FILTER (WHERE kind = 'a'), and UNPIVOT as "
-    "UNION ALL of a SELECT for each column"
+    "PIVOT needs the list of its values, as in PIVOT t ON kind IN ('a', 'b') USING sum(x), since "
+    "columns do not change with the rows; write UNPIVOT as UNION ALL of a SELECT for each column"
 )
 
 

@@ -265,7 +265,7 @@ class _From:
             case "TABLE_FUNCTION":
                 return with_elements(self._query, None, series_of(node))
             case "PIVOT":
-                raise SqlQueryError(f"PIVOT and UNPIVOT are not supported: {PIVOT}", place)
+                raise SqlQueryError(PIVOT, place)
             case other:
                 named = other.lower().replace("_", " ")
                 raise SqlQueryError(f"{named} in FROM is not supported", place)

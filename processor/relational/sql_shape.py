@@ -7,6 +7,9 @@
   `a IS NOT DISTINCT FROM c AND b IS NOT DISTINCT FROM d`.
 * `JOIN t NEAREST 2 BY DISTANCE x` becomes
   `JOIN LATERAL (SELECT * FROM t WHERE x IS NOT NULL ORDER BY x LIMIT 2) AS t ON true`.
+* `t PIVOT (sum(x) FOR c IN ('a', 'b') GROUP BY g)` becomes
+  `(SELECT g, sum(x) FILTER (WHERE c = 'a') AS a, … FROM t GROUP BY g)`; the texts of values are
+  compared.
 * `VALUES (t.a), (1)` becomes `SELECT t.a UNION ALL SELECT 1`.
 * A call of a macro of DuckDB that aggregates, such as `weighted_avg(x, y)`, becomes its
   definition.
@@ -15,21 +18,26 @@
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
-from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
+from ikebana.processor.linear.bound_query import SqlQueryError, constant, query_tree
 from ikebana.processor.linear.database import rows_of
+from ikebana.processor.linear.json_text import literal, quoted
+from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.syntax import (
     Node,
     changed,
     columns,
+    conjunction,
     has_subquery,
     nodes,
     replaced,
+    text_of,
     tree,
 )
 from ikebana.processor.relational.recursion import recurring
-from ikebana.processor.relational.sql_aggregates import calls
+from ikebana.processor.relational.sql_aggregates import calls, is_aggregate
 from ikebana.processor.relational.sql_patterns import without_calls
 from ikebana.processor.relational.sql_whole import children
 
@@ -58,6 +66,8 @@ def rewritten(value: Any) -> Any:
         return _of_query(node)
     if node.get("ref_type") == "NEAREST" and node["right"]["type"] != "JOIN":
         return _of_nearest(node)
+    if node.get("type") == "PIVOT" and all(each["entries"] for each in node["pivots"]):
+        return _of_pivot(node) if node["aggregates"] else node
     if node.get("class") == "FUNCTION":
         return _of_macro(_of_end(node) if _is_end(node) else node)
     if node.get("type") == "EXPRESSION_LIST" and not _is_constant(node["values"]):
@@ -115,6 +125,77 @@ def _of_nearest(node: Node) -> Node:
     lateral = {**join["right"], "alias": called, "subquery": subquery}
     place = {"query_location": node.get("query_location"), "join_type": node["join_type"]}
     return {**join, **place, "left": node["left"], "right": lateral}
+
+
+def _of_pivot(node: Node) -> Node:
+    """A PIVOT as a query with aggregates of the rows that have each of its values."""
+    groups = ", ".join(map(quoted, node["groups"]))
+    read = columns([node["aggregates"], [each["pivot_expressions"] for each in node["pivots"]]])
+    others = ", ".join(map(quoted, {names[-1].lower(): names[-1] for names in read}.values()))
+    text = f"SELECT {groups or f'* EXCLUDE ({others})'} FROM t GROUP BY {groups or 'ALL'}"
+    source: Node = query_tree(f"SELECT * FROM ({text}) AS p")["from_table"]
+    query = {**source["subquery"]["node"], "from_table": node["source"]}
+    query["select_list"] = [
+        *({**each, "query_location": node.get("query_location")} for each in query["select_list"]),
+        *(
+            _cell(aggregate, cell, is_named=len(node["aggregates"]) > 1)
+            for cell in product(*map(_values_of, node["pivots"]))
+            for aggregate in node["aggregates"]
+        ),
+    ]
+    of = {"alias": node["alias"] or "__unnamed_pivot"}
+    of |= {name: node[name] for name in ("column_name_alias", "query_location")}
+    return {**source, **of, "subquery": {**source["subquery"], "node": query}}
+
+
+_PivotValue = tuple[str, Sequence[Node]]
+"""The name of a value, and the conditions that a row has it."""
+
+
+def _values_of(pivot: Node) -> Iterator[_PivotValue]:
+    """The values behind IN.  Raises: SqlQueryError."""
+    for entry in pivot["entries"]:
+        # A name alone is a text.
+        texts = [each["value"] for each in entry["values"]]
+        if (whole := entry["star_expr"]) is not None:
+            is_row = whole.get("function_name") == "row"
+            parts = [each["expression"] for each in whole["arguments"]] if is_row else [whole]
+            texts = [_pivot_text(each) for each in parts]
+        named = "_".join("NULL" if text is None else text for text in texts)
+        conditions = []
+        for of, text in zip(pivot["pivot_expressions"], texts, strict=True):
+            value = "NULL" if text is None else literal(text)
+            condition = tree(f"CAST(x AS VARCHAR) IS NOT DISTINCT FROM {value}")
+            conditions.append({**condition, "left": {**condition["left"], "child": of}})
+        yield entry["alias"] or named, conditions
+
+
+def _pivot_text(node: Node) -> str | None:
+    """The text of a value behind IN.  Raises: SqlQueryError."""
+    try:
+        value = constant(f"CAST({text_of(node)} AS VARCHAR)")
+    except ExpressionError as error:
+        raise SqlQueryError(str(error), node.get("query_location")) from None
+    return None if value is None else str(value)
+
+
+def _cell(aggregate: Node, cell: Sequence[_PivotValue], *, is_named: bool) -> Node:
+    """An aggregate of the rows that have the values of a cell.  Raises: SqlQueryError."""
+    condition = conjunction([each for _, conditions in cell for each in conditions])
+
+    def filtered(node: Node) -> Node | None:
+        if not is_aggregate(node):
+            return None
+        if node["filter"]:
+            problem = "an aggregate of PIVOT has no FILTER; filter the rows in a query in FROM"
+            raise SqlQueryError(problem, node.get("query_location"))
+        return {**node, "filter": condition}
+
+    named = [name for name, _ in cell]
+    if is_named or aggregate["alias"]:
+        named.append(aggregate["alias"] or text_of(aggregate))
+    result: Node = changed(aggregate, filtered)
+    return {**result, "alias": "_".join(named)}
 
 
 def _is_constant(value: Any) -> bool:

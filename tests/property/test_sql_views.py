@@ -205,6 +205,24 @@ SHAPES = {
         "SELECT x.a, c FROM t x JOIN u y USING (a) SEMI JOIN u z ON z.d = y.d "
         "ANTI JOIN t w ON w.b > y.d",
     ),
+    "PIVOT with a list of values": (
+        "PIVOT t ON c IN ('x', 'y') USING sum(b) GROUP BY a",
+        "PIVOT t ON c IN ('x', 'y') USING sum(b), count(*)",
+        "PIVOT (SELECT x.a, y.d, c FROM t x JOIN u y ON x.a = y.a) ON c IN ('x', 'y') "
+        "USING max(d), count(*) AS n ORDER BY ALL LIMIT 2",
+        "WITH p AS (PIVOT t ON C IN ('x', 'y') USING sum(B) AS total GROUP BY A) "
+        "SELECT a, x_total FROM p WHERE y_total > 0",
+        "SELECT * FROM t PIVOT (sum(b) AS s, count(*) FOR c IN ('x', y AS z) a IN (1, 2)) p(h, i)",
+        "SELECT * FROM t PIVOT (list(b ORDER BY b), sum(b) + 1 FOR c IN (x, NULL) GROUP BY a)",
+        "SELECT * FROM t PIVOT (sum(b) FOR (c, a) IN (('x', 1), ('y', 2)))",
+        "SELECT * FROM (SELECT b, c FROM t WHERE a > 1) PIVOT (sum(b), count(*) FOR c IN ('x'))",
+        "SELECT * FROM u PIVOT (count(*) FOR e IN ('2024-01-01', DATE '2024-02-29' AS leap))",
+        # The text of a value decides.
+        "SELECT * FROM t PIVOT (count(*) FOR h IN (0.5, 0.999, '0.500') GROUP BY a)",
+        "SELECT __unnamed_pivot.x, y.d FROM t PIVOT (sum(b) FOR c IN ('x') GROUP BY a) "
+        "LEFT JOIN u y USING (a)",
+        "SELECT a FROM u WHERE d IN (SELECT x FROM t PIVOT (count(*) FOR c IN ('x') GROUP BY a))",
+    ),
     "a column of FROM comes before an alias in GROUP BY": (
         "SELECT (SELECT max(b) FROM t) AS a, count(*) AS n FROM u GROUP BY a",
         "SELECT (SELECT max(d) FROM u z WHERE z.a = u.a) AS a, count(*) AS n FROM u GROUP BY a",

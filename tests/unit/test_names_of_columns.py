@@ -485,7 +485,7 @@ def test_a_key_names_columns_each_of_them_once(
             "SELECT c.a FROM tumble(c, ts, INTERVAL '1 hour') GROUP BY c.a",
             'tumble(c, …) has no name in the query; write tumble(c, …) AS "c"',
         ),
-        ("PIVOT c ON s USING sum(a)", "write PIVOT as sums with FILTER, as in sum(x) FILTER"),
+        ("PIVOT c ON s USING sum(a)", "PIVOT needs the list of its values, as in PIVOT t ON kind"),
         ("SELECT * FROM c ORDER BY a LIMIT 1", '"m" is of type MAP(INTEGER, INTEGER): SQL orders'),
     ],
 )

@@ -256,8 +256,25 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ("SELECT a FROM t WHERE a =", 'near "="; something is missing behind it'),
         ("SELECT * FROM read_csv('x')", "line 1, column 15: read_csv() in FROM is not supported"),
         (
-            "SELECT * FROM t PIVOT (sum(b) FOR a IN (1, 2))",
-            "PIVOT and UNPIVOT are not supported: write PIVOT as sums with FILTER",
+            "WITH p AS (\nPIVOT t ON c USING sum(b)) SELECT * FROM p",
+            "line 2, column 1: PIVOT needs the list of its values, as in PIVOT t ON kind "
+            "IN ('a', 'b') USING sum(x), since columns do not change with the rows",
+        ),
+        (
+            "SELECT * FROM t UNPIVOT (v FOR n IN (a, b))",
+            "line 1, column 26: PIVOT needs the list of its values",
+        ),
+        (
+            "SELECT * FROM t PIVOT (sum(b) FILTER (WHERE a > 1) FOR c IN ('x'))",
+            "line 1, column 24: an aggregate of PIVOT has no FILTER; filter the rows in a",
+        ),
+        (
+            "SELECT * FROM t PIVOT (sum(z) FOR c IN ('x'))",
+            'line 1, column 28: there is no column "z"',
+        ),
+        (
+            "SELECT * FROM t PIVOT (sum(b) FOR c IN (lower(c)))",
+            'line 1, column 41: there is no column "c"',
         ),
         (
             "SELECT a FROM t QUALIFY lag(a ORDER BY b IGNORE NULLS) OVER (ORDER BY a) = 1",
