@@ -233,10 +233,11 @@ class Typing:
             f"{self._read(at)} AS {quoted(column.name)}" for at, column in enumerate(self._columns)
         ]
         if identity is not None:
-            # Within canonical JSON a line break is escaped, so it separates texts.
+            # Within canonical JSON a line break is escaped, so it separates texts. They are in the
+            # order of names: an edit may give the columns another order.
             texts = [
                 f"coalesce({f'to_base64(c{at})' if self._is_raw(at) else f'c{at}'}, 'null')"
-                for at in range(len(self._columns))
+                for _, at in sorted((column.name, at) for at, column in enumerate(self._columns))
             ]
             digest = f"sha256(concat_ws(chr(10), {', '.join(texts)}))"
             selected.append(f"unhex(substr({digest}, 1, 32)) AS {quoted(identity)}")

@@ -138,7 +138,7 @@ class DeltaLakeTable:
         for name in self._spec.identity:
             # Joins are only fast by "=".
             equals = "IS NOT DISTINCT FROM" if gone.column(name).null_count else "="
-            same.append(f"t.{quoted(name)} {equals} s.{quoted(name)}")
+            same.append(f"(t.{quoted(name)} {equals} s.{quoted(name)})")
         condition = " AND ".join([f"s.{_OP} = {_GO}", *same])
         if VALID_TO in self._schema.names:
             condition += f" AND t.{VALID_TO} IS NULL"

@@ -492,6 +492,11 @@ def missing_columns(table: TargetTable, lake: LakeTable) -> list[pa.Field] | Non
     for field in there:
         if field.name not in schema.names and not field.nullable:
             raise _unfit(table, f'its column "{field.name}" is written by nobody, and not null')
+        if field.name not in schema.names and table.counted:
+            raise _unfit(
+                table,
+                f'it has the column "{field.name}", and its rows are told apart by all columns',
+            )
     missing = [field for field in schema if field.name not in types]
     if missing and table.counted:
         raise _unfit(

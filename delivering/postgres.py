@@ -405,8 +405,8 @@ class PostgresSink:
         except (errors.DataError, errors.IntegrityError, errors.CardinalityViolation) as error:
             raise SourceError(
                 f'sink "{self.name}": table "{table}"{_place(error)}: {_words(error)}',
-                hint="PostgreSQL cannot hold a value: give the column another type, or let the "
-                "pipeline change the value.",
+                hint="PostgreSQL cannot hold a value there, or a null in a key: give the column "
+                "another type, leave `key` out, or let the pipeline change the value.",
             ) from error
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             raise TargetAwayError(f'sink "{self.name}" waits: {_words(error)}') from error
@@ -456,25 +456,28 @@ def _as_csv(rows: pa.RecordBatch) -> bytes:
     return sink.getvalue()
 
 
-def _columns(cursor: _Cursor, name: str) -> dict[str, tuple[str, bool]] | None:
-    """The columns of a table: type, and whether a value is required; None without a table."""
+def _columns(cursor: _Cursor, name: str) -> dict[str, tuple[str, bool, bool]] | None:
+    """The columns of a table: type, whether it needs a value, whether PostgreSQL makes one.
+
+    None without a table.
+    """
     cursor.execute("SELECT to_regclass(%s)::oid", (name,))
     [(oid,)] = cursor.fetchall()
     if oid is None:
         return None
     cursor.execute(
         "SELECT attname, format_type(atttypid, atttypmod), "
-        "attnotnull AND NOT atthasdef AND attidentity = '' FROM pg_attribute "
+        "attnotnull, atthasdef OR attidentity <> '' FROM pg_attribute "
         "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped",
         (oid,),
     )
-    return {column: (kind, needed) for column, kind, needed in cursor.fetchall()}
+    return {column: (kind, needed, made) for column, kind, needed, made in cursor.fetchall()}
 
 
-def _refuse(table: PostgresTable, columns: dict[str, tuple[str, bool]]) -> None:
+def _refuse(table: PostgresTable, columns: dict[str, tuple[str, bool, bool]]) -> None:
     name = table.table.name
     for column, kind in table.types.items():
-        there, _ = columns.get(column, (None, False))
+        there, *_ = columns.get(column, (None,))
         if there is None and _may_be_added(table, column):
             continue
         if there != kind:
@@ -483,11 +486,19 @@ def _refuse(table: PostgresTable, columns: dict[str, tuple[str, bool]]) -> None:
                 f'table "{name}" does not fit: its column "{column}" {said}; it has to be {kind}',
                 hint="Change the column, or name a table that is not there yet.",
             )
-    for column, (_, needed) in columns.items():
-        if needed and column not in table.types:
+    for column, (_, needed, made) in columns.items():
+        if column in table.types or made:
+            continue
+        if needed:
             raise ConfigError(
                 f'table "{name}" does not fit: its column "{column}" needs a value, and mode '
                 f"{table.table.mode} has none for it"
+            )
+        if table.table.counted:
+            raise ConfigError(
+                f'table "{name}" does not fit: the collection has no column "{column}", and rows '
+                "without a key are told apart by all columns",
+                hint="Name a table that is not there yet.",
             )
 
 

@@ -97,6 +97,8 @@ def _columns(table: TargetTable, there: Mapping[str, str] | None) -> dict[str, s
         if there.get(name, kind) != kind:
             raise ConfigError(f'{problem} "{name}" is {there[name]}')
     for name, kind in there.items():
+        if table.counted and name not in columns:
+            raise ConfigError(f'{problem} "{name}" is no column, and rows are told apart by all')
         if not kind and name not in columns:
             raise ConfigError(f'{problem} "{name}" is of another mode')
     return {**there, **columns}

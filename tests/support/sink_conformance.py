@@ -450,6 +450,29 @@ class SinkConformance:
             delivered(sink, [counted], topics)
             with pytest.raises(ConfigError, match=r'counted.*"more".*apart'):
                 sink.open([replace(counted, columns=wider.columns)])
+            with pytest.raises(ConfigError, match=r'counted.*"price".*apart'):
+                sink.open([replace(counted, columns=table.columns[:2])])
+
+    @pytest.mark.parametrize("mode", ["current", "history"])
+    @pytest.mark.parametrize("key", [(), ("id",)])
+    def test_an_edit_may_give_columns_another_order(
+        self, target: Target, mode: Mode, key: tuple[str, ...]
+    ) -> None:
+        """Rows are the same rows then."""
+        table, topics = TargetTable(ORDERS, "ordered", mode, order_columns(), key), MemoryTopics()
+        one, two = b'{"id":1,"name":null,"price":1}', b'{"id":2,"name":"b","price":1}'
+        told = Story(
+            [
+                (ORDERS, 2, [(None, one, 1, 1), (None, two, 1, 1)]),
+                (ORDERS, 4, [(None, one, 3, -1), (None, two, 3, -1)]),
+            ]
+        )
+        for columns, (topic, upper, updates) in zip(
+            (table.columns, table.columns[::-1]), told.batches, strict=True
+        ):
+            topics.close(topic, upper, *updates)
+            delivered(target.sink(), [replace(table, columns=columns)], topics)
+            assert judge(target, [table], told) == upper
 
     @pytest.mark.parametrize("mode", MODES)
     def test_every_type_comes_back(self, target: Target, mode: Mode) -> None:

@@ -15,7 +15,7 @@ from ikebana.processor.authoring.deliver_part import DeliverPart, IcebergPart, M
 from support.doc_blocks import blocks
 from support.lake_targets import TARGETS, DeltaTarget, IcebergTarget, ParquetTarget
 from support.served_topics import MemoryTopics
-from support.sink_conformance import SinkConformance, Target, delivered, tables_of
+from support.sink_conformance import SinkConformance, Story, Target, delivered, judge, tables_of
 
 
 class _Lake(SinkConformance):
@@ -99,6 +99,28 @@ def test_a_catalog_that_cannot_be_is_refused() -> None:
 
     with pytest.raises(ConfigError, match='catalog of sink "lake"'):
         sink.open(tables_of("current"))
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+@pytest.mark.parametrize("mode", ["current", "history"])
+def test_a_part_of_a_key_may_be_null(kind: str, mode: Mode, tmp_path: Path) -> None:
+    """A row with one is replaced and deleted as others are; Delta refused to."""
+    columns = tuple(TargetColumn.of(name, "VARCHAR") for name in ("a", "b", "c"))
+    table = TargetTable("t", "nulls", mode, columns, ("a", "b"))
+    target, topics = TARGETS[kind](tmp_path), MemoryTopics()
+    one, other = b'{"a":"x","b":null,"c":"1"}', b'{"a":"x","b":null,"c":"2"}'
+    told = Story(
+        [
+            ("t", 2, [(None, one, 1, 1)]),
+            ("t", 4, [(None, one, 3, -1), (None, other, 3, 1)]),
+            ("t", 6, [(None, other, 5, -1)]),
+        ]
+    )
+
+    for topic, upper, updates in told.batches:
+        topics.close(topic, upper, *updates)
+        delivered(target.sink(), [table], topics)
+        assert judge(target, [table], told) == upper
 
 
 @pytest.mark.parametrize("kind", TARGETS)
