@@ -110,7 +110,10 @@ class GoldenGate(RowImageCodec):
         if operation == "delete":
             if before is None:
                 raise DecodeError(_NAME, "field `before` is missing")
-            return [delete_changes(images.key(before, names), self._old(before, not_before))]
+            # Whole updates (NOCOMPRESSUPDATES) do not make deletes whole (NOCOMPRESSDELETES).
+            key_alone = images.shows_key_alone(images.names_of(message.before), names)
+            old = None if key_alone else self._old(before, not_before)
+            return [delete_changes(images.key(before, names), old)]
         after, not_after = self._image(message.after, self._read, marked=marked)
         if after is None:
             raise DecodeError(_NAME, "field `after` is missing")

@@ -584,6 +584,9 @@ def test_a_column_that_a_table_gets_later_is_null_in_old_images(
         pytest.param("canal", canal("DELETE", {"id": "1"}), id="canal"),
         pytest.param("changes", {"op": "D", "before": OLD1}, id="changes"),
         pytest.param("dms", dms("delete", OLD1), id="dms"),
+        pytest.param(
+            "goldengate", {"table": "D.T", "op_type": "D", "before": OLD1}, id="goldengate"
+        ),
     ],
 )
 def test_a_delete_that_shows_its_key_alone_retracts_no_row(
@@ -593,8 +596,9 @@ def test_a_delete_that_shows_its_key_alone_retracts_no_row(
     found = []
     for names in (("id", "v"), ("id",)):
         columns = tuple(Column(name, "BIGINT") for name in names)
-        source = Input("rows", ("rows",), value_format, columns=columns, key=("id",), mode="diffs")
-        plan = replace(changes(value_format, "diffs"), inputs=(source,))
+        plan = changes(value_format, "diffs")
+        source = replace(plan.inputs[0], columns=columns, key=("id",))
+        plan = replace(plan, inputs=(source,))
         outputs = evaluate(plan, {"rows": [(K1, message, 0)]})
         found.append((len(outputs["errors"]), [update[1:] for update in diffs(outputs["diffs"])]))
 
