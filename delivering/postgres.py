@@ -471,7 +471,9 @@ def _columns(cursor: _Cursor, name: str) -> dict[str, tuple[str, bool, bool]] | 
         "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped",
         (oid,),
     )
-    return {column: (kind, needed, made) for column, kind, needed, made in cursor.fetchall()}
+    return {
+        column: (kind, needed, defaults) for column, kind, needed, defaults in cursor.fetchall()
+    }
 
 
 def _refuse(table: PostgresTable, columns: dict[str, tuple[str, bool, bool]]) -> None:
@@ -486,8 +488,8 @@ def _refuse(table: PostgresTable, columns: dict[str, tuple[str, bool, bool]]) ->
                 f'table "{name}" does not fit: its column "{column}" {said}; it has to be {kind}',
                 hint="Change the column, or name a table that is not there yet.",
             )
-    for column, (_, needed, made) in columns.items():
-        if column in table.types or made:
+    for column, (_, needed, defaults) in columns.items():
+        if column in table.types or defaults:
             continue
         if needed:
             raise ConfigError(
