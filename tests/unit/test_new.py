@@ -315,7 +315,7 @@ def test_several_topics_become_inputs_of_one_file() -> None:
 
 
 class Described:
-    """A registry with one schema of Avro, 1, and one of Protobuf, 2."""
+    """A registry with one schema of Avro, 1, and two of Protobuf: 2, and 4 of events."""
 
     def parsed(self, id: int | str) -> object:  # noqa: A002 -- as in `Schemas`
         if id == 1:
@@ -323,14 +323,15 @@ class Described:
         raise SchemaUnknown("its schema is no Avro schema, but PROTOBUF")
 
     def described(self, id: int | str) -> Any:  # noqa: A002 -- as in `Descriptions`
-        if id != 2:
+        if id not in (2, 4):
             raise SchemaUnknown("its schema is no Protobuf schema")
         from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
         file = FileDescriptorProto(name="row.proto", syntax="proto3")
         field = file.message_type.add(name="Row").field
-        field.add(name="id", number=1, label=1, type=3)
-        field.add(name="at", number=2, label=1, type=9)
+        field.add(name="op" if id == 4 else "id", number=1, label=1, type=9 if id == 4 else 3)
+        field.add(name="after" if id == 4 else "at", number=2, label=1, type=9)
+        field.add(name="source", number=3, label=1, type=9)
         return [(file.name, file.SerializeToString())]
 
 
@@ -360,13 +361,13 @@ ROW_IN_PROTOBUF = in_registry(2, b"\0\x08\x07\x12\x01x")
         pytest.param(
             Sample(b"7", ROW_IN_PROTOBUF),
             ("protobuf", "json"),
-            {"id": 7, "at": "x"},
+            {"id": 7, "at": "x", "source": ""},
             id="Protobuf",
         ),
         pytest.param(
             Sample(ROW_IN_PROTOBUF, ROW_IN_PROTOBUF),
             ("protobuf", "protobuf"),
-            {"id": 7, "at": "x"},
+            {"id": 7, "at": "x", "source": ""},
             id="Protobuf in keys, too",
         ),
         pytest.param(
@@ -384,6 +385,15 @@ def test_a_registry_tells_what_keys_and_values_are_in(
 
     assert (run.proposal.value, run.proposal.key) == formats
     assert (run.rows, run.errors) == ([row], [])
+
+
+def test_events_of_debezium_in_protobuf_are_rows() -> None:
+    """A note says that no format reads them as changes."""
+    pytest.importorskip("google.protobuf", reason="Protobuf is an extra")
+    run = run_of([Sample(b"7", in_registry(4, b"\0\x0a\x01c\x12\x01x"))], schemas=Described())
+
+    assert any("only in JSON and Avro" in note for note in run.proposal.notes)
+    assert (run.rows, run.errors) == ([{"op": "c", "after": "x", "source": ""}], [])
 
 
 def test_rows_of_goldengate_may_stand_among_its_own_fields() -> None:

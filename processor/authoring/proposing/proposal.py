@@ -129,6 +129,8 @@ def _evidence_of_protobuf(samples: Sequence[Sample], schemas: Any) -> RegistryEv
             unread = error.reason
         else:
             seen += [MessageEvidence(rows=[MessageRow(value)])] if isinstance(value, dict) else []
+            if isinstance(value, dict) and is_envelope(value):
+                unread = "events of Debezium are read as changes only in JSON and Avro"
     return RegistryEvidence("protobuf", key, seen, unread)
 
 
