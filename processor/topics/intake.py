@@ -306,7 +306,6 @@ class Intake:
         """Whether a message may become any number of updates."""
         self._appends = source.mode == "append"
         self._compares = source.drift
-        # A Kafka key that changes is a delete and an insert, which say what they are about.
         self._expects_rows = source.drift and bool(source.key)
         in_rows = source.traits.kind != "rows" or (
             bool(source.key) and self._messages.plain is None
@@ -400,7 +399,9 @@ class Intake:
                     decoded.sequences[index] = b"".join(parts)
                 elif before is not None and kind == "upsert":
                     decoded.before[index] = crc32(before)
-                elif replaces and (self._compares if kind == "delete" else self._expects_rows):
+                elif replaces and (
+                    self._compares if kind == "delete" else self._may_have_moved(message)
+                ):
                     # Postgres fills unknown columns of a deleted row, so its image proves only
                     # that there was one.
                     decoded.before[index] = SOME_ROW
@@ -413,6 +414,13 @@ class Intake:
                 values.append(after)
                 offsets.append(message.offset)
         return decoded
+
+    def _may_have_moved(self, message: Message) -> bool:
+        """Whether an update without an old image may have changed the row's key.
+
+        If the Kafka key has the key's columns, that would be a delete and an insert.
+        """
+        return self._expects_rows and self._messages.kafka_key(message) is None
 
     def updates(
         self,

@@ -121,7 +121,7 @@ class MessageReader:
         if self._passes is None:
             yield from self._read(messages, origin, range(len(messages)), ignored)
             return
-        keys = [self._kafka_key(message) for message in messages]
+        keys = [self.kafka_key(message) for message in messages]
         with_key = [at for at, key in enumerate(keys) if key is not None]
         passing = self._passes([keys[at] for at in with_key])
         dropped = {at for at, passes in zip(with_key, passing, strict=True) if not passes}
@@ -187,7 +187,7 @@ class MessageReader:
                 yield at, Undecodable(None, record_of(_DEEP.format("key"), messages[at], origin))
                 continue
             if nests and value is not None and too_deep(value):
-                kafka_key = self._kafka_key(messages[at])
+                kafka_key = self.kafka_key(messages[at])
                 yield (
                     at,
                     Undecodable(kafka_key, record_of(_DEEP.format("value"), messages[at], origin)),
@@ -225,7 +225,8 @@ class MessageReader:
             self._nests and any_too_deep([message.value for message in messages]),
         )
 
-    def _kafka_key(self, message: Message) -> bytes | None:
+    def kafka_key(self, message: Message) -> bytes | None:
+        """The row's key in the Kafka key; None if that lacks it, or is unreadable."""
         try:
             return self._codec.key(message.key)
         except DecodeError:

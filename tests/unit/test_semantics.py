@@ -656,6 +656,7 @@ ANN, BOB, NOBODY = ({"id": 1, "name": name} for name in ("ann", "bob", None))
         pytest.param({}, [{"op": "c", "after": ANN}, {"op": "u", "after": ANN}], 0, id="updated"),
         pytest.param({}, [{"after": ANN}], 0, id="perhaps an update"),
         pytest.param({"key": ()}, [{"op": "u", "after": ANN}], 0, id="Kafka's key"),
+        pytest.param({"key": ("id",)}, [{"op": "u", "after": ANN}], 0, id="in Kafka's key"),
         pytest.param(
             {"value_format": "debezium-flat-json"}, [{**ANN, "__op": "u"}], 1, id="flat update"
         ),
@@ -689,7 +690,7 @@ def test_a_change_of_a_row_that_is_not_there_is_counted(
     source = Input("rows", ("rows",), **traits)
     evaluation = Evaluation(replace(changes("debezium-json"), inputs=(source,)))
     found = evaluation.advance(
-        {"rows": [({"name": "ann"}, each, at) for at, each in enumerate(records)]}, len(records)
+        {"rows": [({"id": 1}, each, at) for at, each in enumerate(records)]}, len(records)
     )
 
     assert (evaluation.counted["drift"], found["errors"]) == (drift, [])
