@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -140,10 +141,16 @@ def _hash(values: Iterable[str]) -> str:
 
 
 def comparable(value: Any) -> Any:
-    """A value as answers of a view and of DuckDB are compared: the fields of objects by name."""
+    """A value as answers of a view and of DuckDB are compared.
+
+    Fields of objects are compared by name, bytes as base64, times without zeros at their end.
+    """
     if isinstance(value, dict):
         return tuple(sorted((str(name), repr(comparable(each))) for name, each in value.items()))
     if isinstance(value, list | tuple):
         return tuple(map(comparable, value))
-    text = plain(value)
-    return text.removesuffix("Z").removesuffix("+00:00") if isinstance(text, str) else text
+    text = b64encode(value).decode() if isinstance(value, bytes) else plain(value)
+    if not isinstance(text, str):
+        return text
+    text = text.removesuffix("Z").removesuffix("+00:00")
+    return re.sub(r"(?<=:\d\d)\.(\d*?)0*$", lambda of: f".{of[1]}" if of[1] else "", text)

@@ -40,6 +40,12 @@ def test_what_comes_of_a_query_is_told_apart() -> None:
     assert of("query I\nSELECT a FROM t\n----\n1\n2") == [Kind.OTHERWISE]
 
 
+def test_bytes_and_fractions_of_seconds_are_compared_by_value() -> None:
+    text = "query I\nSELECT {} AS x FROM t\n----\n1"
+    for value in ("'1'::BLOB", "['1'::BLOB]", "TIMESTAMPTZ '2024-01-01 08:15:55.50+00'"):
+        assert of(text.format(value)) == [Kind.OTHERWISE]
+
+
 def test_a_table_that_is_made_anew_has_the_rows_of_the_new_one() -> None:
     text = (
         "statement ok\nDROP TABLE t\n\nstatement ok\nCREATE TABLE t (b TEXT)\n\n"
