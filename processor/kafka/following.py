@@ -404,7 +404,8 @@ _keyed = maker(KeyedUpdate)
 def _another(topic: str) -> AnotherTopicError:
     return AnotherTopicError(
         f'cannot go on reading "{topic}": it was deleted and created again since',
-        hint="Read it from its beginning: leave the token out, or give --rebuild.",
+        hint="Read it from its beginning: leave the token out, or give --rebuild; a sink begins "
+        "again under another name.",
     )
 
 

@@ -114,7 +114,8 @@ def refuse_deleted(topic: str, upper: int, usable: Sequence[SnapshotRecord]) -> 
         Reason.LOST_BEGINNING,
         f'cannot go on reading "{topic}" at time {moment(upper)}: updates that follow were '
         f"deleted{where}",
-        "Begin again: leave the token out, or give --rebuild.",
+        "Begin again: leave the token out, or give --rebuild; a sink begins again under another "
+        "name.",
         SourceError,
     )
 

@@ -5,7 +5,13 @@ from hypothesis import strategies as st
 
 from ikebana.codecs.diff import ProgressRecord, SnapshotRecord
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
-from ikebana.processor.kafka.snapshots import Available, choose, retained_snapshots, usable
+from ikebana.processor.kafka.snapshots import (
+    Available,
+    choose,
+    refuse_deleted,
+    retained_snapshots,
+    usable,
+)
 
 TOPIC = "t"
 PARTITIONS = (0, 1)
@@ -90,3 +96,11 @@ def test_what_is_deleted_before_a_kept_snapshot_leaves_all_that_are_kept(
     starts = {p: min(record.starts[p] for record in held) for p in (1, 2)}
     after = Available(TOPIC, "now", oldest.last.ends, oldest.progress_at, starts)
     assert usable(records, after)[-len(held) :] == held
+
+
+def test_a_sink_that_is_behind_what_was_deleted_has_a_remedy() -> None:
+    """It has no token to leave out, and no option."""
+    refusal = refuse_deleted("home", 7, ())
+
+    assert refusal.hint is not None
+    assert "a sink begins again under another name" in refusal.hint
