@@ -6,7 +6,7 @@ from typing import NamedTuple
 from ikebana.processor.linear.allowed import CLOCKS
 from ikebana.processor.linear.bound_query import SqlQueryError, constant
 from ikebana.processor.linear.scope import ExpressionError
-from ikebana.processor.linear.syntax import Node, own_nodes, text_of
+from ikebana.processor.linear.syntax import Node, has_subquery, own_nodes, text_of
 
 NOW = "ikebana_now"
 NAMES_OF_NOW = (NOW, "mz_now", "now")
@@ -135,6 +135,8 @@ def _number(node: Node, problem: str) -> Decimal:
     try:
         return Decimal(str(constant(text_of(node))))
     except (ExpressionError, InvalidOperation):
+        if has_subquery(node):
+            problem += "; write QUALIFY row_number() OVER (ORDER BY x) <= (SELECT …)"
         raise SqlQueryError(problem, node.get("query_location")) from None
 
 

@@ -205,6 +205,9 @@ SHAPES = {
         "SELECT x.a, c FROM t x JOIN u y USING (a) SEMI JOIN u z ON z.d = y.d "
         "ANTI JOIN t w ON w.b > y.d",
     ),
+    "QUALIFY in place of a LIMIT that changes": (
+        "SELECT a, b FROM t QUALIFY row_number() OVER (ORDER BY a, b) <= (SELECT max(d) FROM u)",
+    ),
     "PIVOT with a list of values": (
         "PIVOT t ON c IN ('x', 'y') USING sum(b) GROUP BY a",
         "PIVOT t ON c IN ('x', 'y') USING sum(b), count(*)",

@@ -245,7 +245,11 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "Limit percent out of range, should be between 0% and 100%",
         ),
         ("SELECT a FROM t ORDER BY a LIMIT 1.5", "LIMIT must be a whole number"),
-        ("SELECT a FROM t ORDER BY a LIMIT (SELECT max(a) FROM u)", "LIMIT must be a whole num"),
+        (
+            "SELECT a FROM t ORDER BY a LIMIT (SELECT max(a) FROM u)",
+            "line 1, column 34: LIMIT must be a whole number; write QUALIFY row_number() OVER "
+            "(ORDER BY x) <= (SELECT …)",
+        ),
         ("SELECT a FROM t ORDER BY a LIMIT ?", "LIMIT must be a whole number"),
         ("SELECT ? AS x FROM t", "line 1, column 8: a parameter has no value here"),
         ("SELECT a FROM t WHERE a = $n", "line 1, column 27: a parameter has no value here"),
