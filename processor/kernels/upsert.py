@@ -127,6 +127,8 @@ class Sequences:
 # An old image: its key, the combined upserts between the state and its message, its checksum or
 # `SOME_ROW`, its place, and the upsert of its message.
 OldImage = tuple[bytes, UpsertValue, int, MessageRank, UpsertValue]
+# An upsert: its key, its value, the checksum of its old image if it has one, and its place.
+_Ranked = tuple[bytes, UpsertValue, int | None, MessageRank]
 
 
 class Moment(NamedTuple):
@@ -263,8 +265,8 @@ def _moments(rows: "list[UpsertRow]") -> Iterable[Moment]:
         if row.key is None:
             gathering.truncate()
         else:
-            source = row.order, row.partition, row.offset
-            gathering.add(row.key, row.upsert, row.before, source)
+            rank = row.order, row.partition, row.offset
+            gathering.add([(row.key, row.upsert, row.before, rank)])
     if gathering is not None:
         yield gathering.moment()
 
@@ -280,19 +282,21 @@ class _Gathering:
         # The upsert that a key starts with.
         self._first: UpsertValue = NOTHING_SAID
 
-    def add(
-        self, key: bytes, upsert: UpsertValue, before: int | None, source: MessageRank
-    ) -> None:
-        """Add an upsert, with the checksum of its old image if it has one."""
-        earlier = self.last.get(key, self._first)
-        if before is not None:
-            self._olds.append((key, earlier, before, source, upsert))
-        self.last[key] = combined(earlier, upsert)
+    def add(self, upserts: Iterable[_Ranked]) -> None:
+        """Add upserts."""
+        last, first = self.last, self._first
+        # It runs for every record, so the usual upsert is added without a call.
+        for key, upsert, before, rank in upserts:
+            if before is not None:
+                self._olds.append((key, last.get(key, first), before, rank, upsert))
+            last[key] = (
+                combined(last.get(key, first), upsert) if upsert.__class__ in SPECIAL else upsert
+            )
 
     def add_all(self, chunk: Upserts) -> None:
         """Add the upserts of a chunk."""
         if chunk.bad or chunk.failed or chunk.partial or chunk.before:
-            self._olds += _added(chunk, self.last, self._first)
+            self.add(_each(chunk))
         else:
             # A later upsert takes the place of an earlier one, not its position.
             self.last.update(zip(chunk.keys, chunk.values, strict=True))
@@ -308,27 +312,11 @@ class _Gathering:
         return Moment(self.time, self.last, self._truncated, self._olds)
 
 
-def _added(
-    chunk: Upserts, last: dict[bytes, UpsertValue], first: UpsertValue = NOTHING_SAID
-) -> list[OldImage]:
-    """Add the upserts of a chunk to the last ones of their keys, and return its old images.
-
-    A key starts with `first`.
-    """
-    olds: list[OldImage] = []
-    checksum_at, offsets = chunk.before.get, chunk.offsets
-    order, partition = chunk.input_order, chunk.partition
-    # It runs for every record, so the usual upsert is added without a call.
-    for index, (key, upsert) in enumerate(zip(chunk.keys, values_of(chunk), strict=True)):
-        checksum = checksum_at(index)
-        if checksum is not None:
-            earlier = last.get(key, first)
-            place = order, partition, offsets[index]
-            olds.append((key, earlier, checksum, place, upsert))
-        if upsert.__class__ in SPECIAL:
-            upsert = combined(last.get(key, first), upsert)
-        last[key] = upsert
-    return olds
+def _each(chunk: Upserts) -> Iterable[_Ranked]:
+    """The upserts of a chunk."""
+    ranks = zip(repeat(chunk.input_order), repeat(chunk.partition), chunk.offsets, strict=False)
+    checksums = map(chunk.before.get, range(len(chunk.keys)))
+    return zip(chunk.keys, values_of(chunk), checksums, ranks, strict=True)
 
 
 def _has_sequences(chunk: Upserts | Truncate) -> bool:
@@ -542,7 +530,9 @@ class _Run:
         slots = self._slots
         assert isinstance(chunk.times, list)
         if chunk.before:
-            self._compare(_added(chunk, {}))
+            gathering = _Gathering(0)
+            gathering.add(_each(chunk))
+            self._compare(gathering.moment().olds)
         values = values_of(chunk)
         if move_each is not None and isinstance(values, list):
             columns = chunk.times, chunk.keys, values
