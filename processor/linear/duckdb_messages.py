@@ -162,7 +162,7 @@ ELSEWHERE = {
     "percentile": "quantile_cont(x, 0.5)",
     "percentile_approx": "approx_quantile(x, 0.5)",
     "pmod": "(x % y + y) % y",
-    "proctime": "now() in WHERE, as in placed > now() - INTERVAL 1 HOUR",
+    "proctime": "FROM orders WHERE placed > now() - INTERVAL 1 HOUR",
     "regexp_like": "regexp_matches(text, 'pattern')",
     "regexp_substr": "regexp_extract(text, 'pattern')",
     "rlike": "regexp_matches(text, 'pattern')",

@@ -46,17 +46,19 @@ def input_of(
     return Input("t", ("t",), value_format, mode=mode, columns=columns, **rest)
 
 
-@pytest.mark.parametrize("columns", [(), (Column("id", "BIGINT"), Column("new", "VARCHAR"))])
+@pytest.mark.parametrize(
+    "columns", [(), (Column("id", "BIGINT"), Column("a", "BIGINT"), Column("new", "VARCHAR"))]
+)
 def test_a_delete_of_a_row_without_a_younger_column_counts(columns: tuple[Column, ...]) -> None:
     """The table did not have the column yet, which a select names: the image is whole."""
     source = input_of("debezium-json", "diffs", *columns, key=("id",))
     values = [
-        {"op": "c", "before": None, "after": {"id": 1}},
-        {"op": "d", "before": {"id": 1}, "after": None},
+        {"op": "c", "before": None, "after": {"id": 1, "a": 2}},
+        {"op": "d", "before": {"id": 1, "a": 2}, "after": None},
     ]
-    key, row = {"id": 1}, {"id": 1, "new": None}
+    key, row = {"id": 1}, {"id": 1, "a": 2, "new": None}
 
-    assert found(source, values, select(id="id::BIGINT", new="new::VARCHAR")) == (
+    assert found(source, values, select(id="id::BIGINT", a="a::BIGINT", new="new::VARCHAR")) == (
         [(key, row, 0, 1), (key, row, 1, -1)],
         [],
     )

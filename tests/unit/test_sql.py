@@ -192,7 +192,7 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ("SELECT today() AS d FROM t", "line 1, column 8: today() depends on more than the datum"),
         (
             "SELECT a FROM t WHERE make_timestamp_ms(a) > proctime()",
-            "line 1, column 46: there is no function proctime(); write now() in WHERE, as in",
+            "line 1, column 46: there is no function proctime(); write FROM orders WHERE placed",
         ),
         (
             "SELECT 'é' AS x FROM t WHERE make_timestamp_ms(a) = ikebana_now()",
