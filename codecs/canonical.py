@@ -159,7 +159,7 @@ def _finite(data: Any) -> bool:
 def finite(data: Any) -> Any:
     """Data with texts in place of floats that are not finite.
 
-    >>> spelled_out({"a": [1.5, float("-inf")]})
+    >>> finite({"a": [1.5, float("-inf")]})
     {'a': [1.5, '-Infinity']}
     """
     if _finite(data):
@@ -199,7 +199,7 @@ def canonical_many(messages: Sequence[bytes | str]) -> list[bytes]:
 def complete_object(partial: bytes, whole: bytes, columns: Sequence[str]) -> bytes:
     """Complete an object's canonical bytes by the `columns` of another object.
 
-    >>> completed(b'{"a":1}', b'{"a":0,"b":2,"c":3}', ["b"])
+    >>> complete_object(b'{"a":1}', b'{"a":0,"b":2,"c":3}', ["b"])
     b'{"a":1,"b":2}'
     """
     row, old = _decode(partial), _decode(whole)

@@ -84,7 +84,7 @@ _ARROW = {
 def delivered_type(kind: SqlType) -> SqlType:
     """The type as which a type is delivered.
 
-    >>> str(delivered(parsed("STRUCT(a UBIGINT, b UUID[])")))
+    >>> str(delivered_type(parsed("STRUCT(a UBIGINT, b UUID[])")))
     'STRUCT(a DECIMAL(20,0), b VARCHAR[])'
     """
     match kind:

@@ -202,9 +202,9 @@ class ColumnsView:
 def permitted_fields(value: bytes, columns: frozenset[str]) -> bytes:
     """Return a value with some fields only; `{}` if it is no JSON object.
 
-    >>> shown(b'{"id":1,"name":"x","pay":1.50}', frozenset({"id", "pay"}))
+    >>> permitted_fields(b'{"id":1,"name":"x","pay":1.50}', frozenset({"id", "pay"}))
     b'{"id":1,"pay":1.50}'
-    >>> shown(b'"a name"', frozenset({"id"}))
+    >>> permitted_fields(b'"a name"', frozenset({"id"}))
     b'{}'
     """
     try:

@@ -203,7 +203,7 @@ def naming_location(location: str, verb: str) -> Iterator[None]:
         yield
     except NotADirectoryError as error:
         raise CheckpointError(
-            f'cannot {verb} "{location}": a checkpoint is a folder, and a file is there',
+            f'could not {verb} "{location}": a checkpoint is a folder, and a file is there',
             hint="Name the folder that run.checkpoint names.",
         ) from error
     except OSError as error:

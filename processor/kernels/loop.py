@@ -147,7 +147,7 @@ class Trace:
 def counts_in_round(group: Group, until: int) -> dict[bytes, int]:
     """The counts of rows in a round; none of them is zero.
 
-    >>> counted({b"a": {1: 1, 3: -1}, b"b": {2: 1}}, 2)
+    >>> counts_in_round({b"a": {1: 1, 3: -1}, b"b": {2: 1}}, 2)
     {b'a': 1, b'b': 1}
     """
     counts = {

@@ -300,7 +300,7 @@ def exception_line(error: BaseException) -> str:
     The message is the function's, and so may hold data.  It has to be the same whenever
     the function fails on the same data, or the error could not be retracted.
 
-    >>> raised(KeyError("amount"))
+    >>> exception_line(KeyError("amount"))
     "raised KeyError: 'amount'"
     """
     name = type(error).__name__

@@ -86,7 +86,7 @@ def _refuse(what: str, value: object) -> NoReturn:
 def as_tuples(value: Any) -> Any:
     """A list as a tuple, a mapping as a tuple of pairs, and their items likewise.
 
-    >>> tuples({"a": ["x", "y"]})
+    >>> as_tuples({"a": ["x", "y"]})
     (('a', ('x', 'y')),)
     """
     if isinstance(value, Mapping):

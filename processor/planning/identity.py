@@ -197,8 +197,8 @@ def _spelt_value(name: str, value: Any) -> Any:
 def normal_spelling(text: str) -> str:
     """An expression in a normal spelling; a text that is not an expression is unchanged.
 
-    >>> spelt("orders>=2"), spelt("(orders  >= 2) -- enough"), spelt("orders::Numeric(5)")
-    ('(orders >= 2)', '(orders >= 2)', 'CAST(orders AS DECIMAL(5, 0))')
+    >>> [normal_spelling(each) for each in ("(orders  >= 2) -- enough", "orders::Numeric(5)")]
+    ['(orders >= 2)', 'CAST(orders AS DECIMAL(5, 0))']
     """
     # DuckDB takes a while to import, and memory: only where there is SQL.
     from ikebana.processor.linear.syntax import select_of, sql_of, with_full_types

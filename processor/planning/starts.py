@@ -44,7 +44,7 @@ def text_of(start: object) -> str:
 
     A time without a zone is one of UTC; a number has milliseconds since 1970.
 
-    >>> written({1: 900, 0: 1200}), written("2024-01-31 13:00+01:00"), written("2024-01-31")
+    >>> text_of({1: 900, 0: 1200}), text_of("2024-01-31 13:00+01:00"), text_of("2024-01-31")
     ('0: 1200, 1: 900', '2024-01-31T12:00:00Z', '2024-01-31T00:00:00Z')
 
     Raises:

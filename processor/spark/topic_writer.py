@@ -130,7 +130,7 @@ class TopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 def last_by_key(rows: Iterable[UpsertMessage], topic: str) -> list[UpsertMessage]:
     """Keep the last row of each key, in order of the keys.
 
-    >>> latest([UpsertMessage(b"1", b"a", 2), UpsertMessage(b"1", b"b", 1)], "t")
+    >>> last_by_key([UpsertMessage(b"1", b"a", 2), UpsertMessage(b"1", b"b", 1)], "t")
     [UpsertMessage(key=b'1', value=b'a', order=2)]
 
     Raises:

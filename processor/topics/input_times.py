@@ -362,7 +362,7 @@ def add_statements(
 def merge_statements(statements: Iterable[Progress]) -> list[Progress]:
     """Merge statements whose intervals touch or overlap; return them in order.
 
-    >>> united([Progress(4, 9, {5: 1}), Progress(0, 6, {5: 1}), Progress(11, 12, {})])
+    >>> merge_statements([Progress(4, 9, {5: 1}), Progress(0, 6, {5: 1}), Progress(11, 12, {})])
     [Progress(lower=0, upper=9, counts={5: 1}), Progress(lower=11, upper=12, counts={})]
 
     Raises:

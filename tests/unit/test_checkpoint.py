@@ -49,7 +49,7 @@ def test_a_location_that_cannot_be_reached_is_named(
 
     assert caught.value.message.startswith(f'could not {verb} "{place}": ')
     assert caught.value.hint is not None
-    assert "credentials" in caught.value.hint
+    assert "run.checkpoint" in caught.value.hint
 
 
 class _Store:

@@ -282,7 +282,7 @@ def place_shards(
 ) -> Placement:
     """Place shards on hosts, so that numbers of shards differ by one at most.
 
-    >>> placed(4, {"1": "a", "2": "b"}, Placement({"2": "b"}, ["2", "2", "2", "2"])).shards
+    >>> place_shards(4, {"1": "a", "2": "b"}, Placement({"2": "b"}, ["2", "2", "2", "2"])).shards
     ['2', '2', '1', '1']
     """
     if not hosts:
