@@ -6,7 +6,7 @@ so that equal data are equal bytes.  `Needs` says in advance which columns of a 
 the codec converts no others.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -55,6 +55,10 @@ class DeclaredColumns:
     def with_nulls(self, image: Mapping[str, Any]) -> dict[str, Any]:
         """Add to an image a null for each declared column that it lacks."""
         return {**dict.fromkeys(self._types), **image}
+
+    def shows_key_alone(self, names: Collection[str], key: Collection[str]) -> bool:
+        """Whether an image has only columns of the key, in a table with more columns."""
+        return {*names} <= {*key} and bool(self.absent(key))
 
     def type_of(self, name: str) -> str | None:
         """The SQL type of a column; None if it is not declared."""

@@ -46,6 +46,7 @@ from ikebana.codecs.debezium_rows import (
     Row,
     Rows,
     Unavailable,
+    derived_operation,
     keys_in_json,
     unavailable_of,
     without_operation,
@@ -144,7 +145,7 @@ class Debezium:
             return Ignored("tombstone") if self._tables else self._keys.repeated(key)
         op = envelope.op
         if op is UNSET or op is None:
-            op = _op_of(envelope, diffs=self._diffs)
+            op = self._derived_operation(envelope)
         if op is None:
             has = partial(_has, envelope)
             return without_operation(has, envelope.before or envelope.after)
@@ -192,6 +193,11 @@ class Debezium:
         there = old.document or self._is_row(envelope.before, old_key)
         return [delete_changes(old_key, self._image(old.row) if there else None)]
 
+    def _derived_operation(self, event: Envelope) -> str | None:
+        after = bool(event.after) and event.after != _NULL
+        before = event.before != _NULL if event.before else None
+        return derived_operation(after=after, before=before, diffs=self._diffs)
+
     def _is_row(self, before: Raw, key: bytes | None) -> bool:
         """Whether the image of a deleted row has columns, and more than the key if there are more.
 
@@ -201,7 +207,7 @@ class Debezium:
         of_key = canonical.decode(key) if key and self._declared else None
         if not isinstance(of_key, dict):
             return bool(names)
-        return not (names <= of_key.keys() and self._declared.absent(of_key))
+        return not self._declared.shows_key_alone(names, of_key)
 
     def _is_whole(self, old: Image, new: Image, envelope: Envelope) -> bool:
         """Whether an old image has all columns that the new one has."""
@@ -273,15 +279,6 @@ class CompiledJson:
         ):
             return None
         return [Change("upsert", row_key or self._kafka_key(key), after, before, (), replaces)]
-
-
-def _op_of(event: Envelope, *, diffs: bool) -> str | None:
-    """Derive the missing operation of an event from its images; None if it has none."""
-    if event.after and event.after != _NULL:
-        # Without a field `before`, it is unknown whether there was an old row: `diffs` need it.
-        unknown = not event.before
-        return "u" if (diffs if unknown else event.before != _NULL) else "c"
-    return "d" if event.before and event.before != _NULL else None
 
 
 def _has(event: Envelope, name: str) -> bool:

@@ -31,6 +31,7 @@ from ikebana.codecs.debezium_rows import (
     DebeziumTables,
     KeyDecoder,
     Row,
+    derived_operation,
     unavailable_of,
     without_operation,
 )
@@ -144,7 +145,9 @@ class DebeziumAvro:
     def _of(self, event: Row, key: bytes | None, headers: Headers) -> Sequence[Change] | Ignored:
         op = event.get("op")
         if op is None:
-            op = _op_of(event, diffs=self._diffs)
+            before = event["before"] is not None if "before" in event else None
+            after = event.get("after") is not None
+            op = derived_operation(after=after, before=before, diffs=self._diffs)
         if op is None:
             row = event.get("before") or event.get("after")
             return without_operation(event.__contains__, row)
@@ -314,12 +317,3 @@ def _without_absent(event: Row, image: str) -> tuple[Row | None, tuple[str, ...]
     if absent:
         row = {name: value for name, value in row.items() if value is not UNSET}
     return row, absent
-
-
-def _op_of(event: Row, *, diffs: bool) -> str | None:
-    """Derive the missing operation of an event from its images; None if it has none."""
-    if event.get("after") is not None:
-        # Without a field `before`, it is unknown whether there was an old row: `diffs` need it.
-        unknown = "before" not in event
-        return "u" if (diffs if unknown else event["before"] is not None) else "c"
-    return "d" if event.get("before") is not None else None

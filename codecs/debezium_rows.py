@@ -418,6 +418,20 @@ def keys_in_json(needs: Needs) -> KeyDecoder:
     return KeyDecoder(needs, quick, decode)
 
 
+def derived_operation(*, after: bool, before: bool | None, diffs: bool) -> str | None:
+    """Derive the missing operation of an event from the images that it has; None if it has none.
+
+    `before` is None if the event has no such field: it is unknown whether there was an old row,
+    which `diffs` need.
+
+    >>> [derived_operation(after=True, before=each, diffs=False) for each in (True, False, None)]
+    ['u', 'c', 'c']
+    """
+    if after:
+        return "u" if (diffs if before is None else before) else "c"
+    return "d" if before else None
+
+
 def without_operation(has: Callable[[str], bool], row: Any) -> Ignored:
     """Classify a message without an operation, by the fields that it has, and its row if any."""
     if has("status") and has("id") and not row:

@@ -183,7 +183,9 @@ class RowImages:
         Some sources log no more of it.  Declared columns say which columns the table has; without
         them it is taken to have more.
         """
-        return {*names} <= {*key} and (not self.declared or bool(self.declared.absent(key)))
+        if self.declared:
+            return self.declared.shows_key_alone(names, key)
+        return {*names} <= {*key}
 
     def readable_columns(self, names: Any) -> Sequence[str]:
         """Find the key's columns in a message with another fault; raises as decoding."""

@@ -201,13 +201,13 @@ def naming_location(location: str, verb: str) -> Iterator[None]:
     """
     try:
         yield
-    except NotADirectoryError as error:
-        raise CheckpointError(
-            f'could not {verb} "{location}": a checkpoint is a folder, and a file is there',
-            hint="Name the folder that run.checkpoint names.",
-        ) from error
     except OSError as error:
         what = f'could not {verb} "{location}"'
+        if isinstance(error, NotADirectoryError):
+            raise CheckpointError(
+                f"{what}: a checkpoint is a folder, and a file is there",
+                hint="Name the folder that run.checkpoint names.",
+            ) from error
         if may_pass := temporary_error(error, what):
             raise may_pass from error
         raise CheckpointError(

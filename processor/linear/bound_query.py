@@ -59,7 +59,7 @@ def query_tree(text: str) -> Node:
     if parsed["error"]:
         # For a statement that changes something, DuckDB only says that it is no SELECT.
         position = str(parsed.get("position", ""))
-        at = _characters(text, int(position)) if position.isdigit() else None
+        at = _characters(text.encode(), int(position)) if position.isdigit() else None
         problem = first_line(parsed["error_message"])
         if "Only SELECT" in problem:
             words = (each.at for each in tokens(text) if "PIVOT" in each.text.upper())
@@ -70,16 +70,16 @@ def query_tree(text: str) -> Node:
     if len(parsed["statements"]) != 1:
         raise SqlQueryError("it must be one query")
     node: Node = parsed["statements"][0]["node"]
-    return node if text.isascii() else _in_characters(text, node)
+    return node if text.isascii() else _in_characters(text.encode(), node)
 
 
-def _characters(text: str, place: int) -> int:
+def _characters(text: bytes, place: int) -> int:
     """A place in characters; DuckDB counts the bytes of UTF-8, and none is beyond the text."""
-    before = text.encode()[:place]
+    before = text[:place]
     return len(before.decode()) if len(before) == place else place
 
 
-def _in_characters(text: str, value: Any) -> Any:
+def _in_characters(text: bytes, value: Any) -> Any:
     """The tree with places in characters."""
     if isinstance(value, list):
         return [_in_characters(text, each) for each in value]

@@ -304,19 +304,21 @@ def _canal(value: dict[str, Any]) -> MessageEvidence:
     return MessageEvidence(table, _names(value.get("pkNames")), _rows(value["data"], kinds))
 
 
+# The fields that all messages of GoldenGate have.
+_IN_GOLDENGATE = {"op_type", "op_ts", "table"}
 # The fields of GoldenGate's messages beside rows, or beside the columns of one.
 _OF_GOLDENGATE = ("table", "op_type", "op_ts", "current_ts", "pos", "primary_keys", "tokens")
 
 
 def _is_goldengate(value: dict[str, Any]) -> bool:
-    return {"op_type", "op_ts", "table"} <= value.keys() and not _is_row_modelled(value)
+    return value.keys() >= _IN_GOLDENGATE and not _is_row_modelled(value)
 
 
 def _is_row_modelled(value: dict[str, Any]) -> bool:
     """Whether a message is GoldenGate's with one row, whose columns are its own fields."""
     has_columns = bool(value.keys() - {*_OF_GOLDENGATE})
     images = value.keys() & {"before", "after"}
-    return has_columns and not images and {"op_type", "op_ts", "table"} <= value.keys()
+    return has_columns and not images and value.keys() >= _IN_GOLDENGATE
 
 
 _MARK = re.compile(".*_isMissing").fullmatch
