@@ -20,6 +20,7 @@ from rich.table import Table
 from ikebana import Column, Input, Linear, Output, Plan, Upsert, steps
 from ikebana.codecs.formats import Format
 from ikebana.processor.planning import planner
+from ikebana.processor.planning.plan import Reading
 from ikebana.processor.topics.intake import Intake, intake_of
 from ikebana.processor.topics.messages import Message
 
@@ -70,7 +71,7 @@ def _cost(
     )
     # The select itself would be measured as well.
     physical = planner.physical(plan)
-    reading = planner.Reading(physical.readings["t"].columns)
+    reading = Reading(physical.readings["t"].columns)
     intake = intake_of(source, planner.Physical({"t": reading}, physical.branches), None)
     assert isinstance(intake, Intake)
     return min(_round(intake, given) for _ in range(_ROUNDS)) / len(given) * 1e6

@@ -324,7 +324,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:names rows with keys of bytes keep their bytes beside joins": (
         "tests/unit/test_names_of_columns.py::test_rows_with_keys_of_bytes",
-        "processor/relational/matching.py",
+        "processor/relational/outer_joins.py",
         " or left.relation.key == BLOB:",
         ":",
     ),

@@ -8,11 +8,10 @@ of `planning/kinds.py`; the union of `planning/plan.py` has the values, too.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from ikebana.arrangements.store import PrefixStore, Store
 from ikebana.arrangements.update import Interval
@@ -105,9 +104,6 @@ class FirstKind(OperatorKind[First]):
     reads_rows = True
     parts = (PART,)
 
-    def sources(self, operator: First) -> tuple[str, ...]:
-        return (operator.input,)
-
     def problems(self, operator: First, around: Around) -> Iterator[PlanProblem]:
         if operator.input not in around.inputs:
             yield from around.missing_input(f"operators.{operator.name}.first", operator.input)
@@ -167,13 +163,6 @@ class GreatestKind(OperatorKind[Greatest]):
 
     label = "greatest"
     parts = (GREATEST,)
-
-    def sources(self, operator: Greatest) -> tuple[str, ...]:
-        return (operator.source,)
-
-    def with_sources(self, operator: Any, named: Callable[[str], str]) -> Greatest:
-        renamed: Greatest = replace(operator, source=named(operator.source))
-        return renamed
 
     def before(self, operator: Greatest) -> Sql:
         return Sql(key=operator.by)

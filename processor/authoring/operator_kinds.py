@@ -50,8 +50,7 @@ from ikebana.processor.planning.plan import (
     Upsert,
 )
 from ikebana.processor.relational import sections
-from ikebana.processor.relational.matching import Outer
-from ikebana.processor.relational.rows import SetOperation
+from ikebana.processor.relational.outer_joins import Outer
 from ikebana.processor.relational.sections import Derived, from_sql, iterated, windowed
 
 _PYTHON: tuple[CallKind, ...] = get_args(CallKind)
@@ -174,6 +173,7 @@ class OperatorPart(StepPart):
         return {**of_operators, **steps}
 
 
+_Operators = Operator | Derived | tuple[Operator, ...]
 # By kind of join: the key of the other kind's conditions, and the right one.
 _CONDITIONS = {"delta_join": ("on", "where"), "as_of_join": ("where", "on")}
 
@@ -198,7 +198,8 @@ def operators(part: OperatorPart, name: str) -> tuple[Operator | Derived, ...]:
         if (conditions := _CONDITIONS.get(kind)) and conditions[0] in extra:
             remedy = f'; its conditions are "{conditions[1]}"'
         raise PlanError(name, [(path, f"{kind} takes no {other}{remedy}")])
-    return section.build(part, name, getattr(part, kind))
+    built = section.build(part, name, kind, getattr(part, kind))
+    return built if isinstance(built, tuple) else (built,)
 
 
 def _without_kind(part: OperatorPart) -> str:
@@ -242,16 +243,6 @@ def readable_operators(
     return (Linear(name, part.linear, (*steps, *[Negate()] * others)),)
 
 
-def _as_upsert(part: OperatorPart, name: str, source: str) -> tuple[Operator, ...]:
-    """What `upsert` becomes."""
-    return (Upsert(name, source),)
-
-
-def _as_concat(part: OperatorPart, name: str, sources: tuple[str, ...]) -> tuple[Operator, ...]:
-    """What `concat` becomes."""
-    return (Concat(name, sources),)
-
-
 def _as_reduce(part: OperatorPart, name: str, source: str) -> tuple[Operator, ...]:
     """What `reduce` becomes; `having` becomes a linear operator after it."""
     groups = f"{name}.groups" if part.having else name
@@ -260,16 +251,16 @@ def _as_reduce(part: OperatorPart, name: str, source: str) -> tuple[Operator, ..
     return (reduce, Linear(name, groups, (step,))) if part.having else (reduce,)
 
 
-def _as_machine(part: OperatorPart, name: str, source: str) -> tuple[Operator, ...]:
+def _as_machine(part: OperatorPart, name: str, source: str) -> StateMachine:
     """What `state_machine` becomes.  Raises: PlanError."""
     if part.step is None:
         raise PlanError(name, [(f"operators.{name}.step", "is missing")])
-    return (StateMachine(name, source, part.step, part.view, part.version, part.migrate),)
+    return StateMachine(name, source, part.step, part.view, part.version, part.migrate)
 
 
 def _as_join(
-    part: OperatorPart, name: str, pairs: tuple[tuple[str, str], ...]
-) -> tuple[Operator | Derived, ...]:
+    part: OperatorPart, name: str, kind: str, pairs: tuple[tuple[str, str], ...]
+) -> Operator | Derived:
     """What `delta_join` and `as_of_join` become.  Raises: PlanError."""
     path = f"operators.{name}"
     inputs = tuple(starmap(JoinInput, pairs))
@@ -280,22 +271,21 @@ def _as_join(
     elif select == project(*(field for field, _ in select)).select:
         problem = "must be a mapping of names to SQL in a join, such as {price: p.price}"
         problems.append((f"{path}.select", problem))
-    if part.as_of_join and len(inputs) != 2:
+    if kind == "as_of_join" and len(inputs) != 2:
         problem = "must have two inputs: the left, and the right that it meets"
         problems.append((f"{path}.as_of_join", problem))
     if problems:
         raise PlanError(name, problems)
-    if part.as_of_join:
+    if kind == "as_of_join":
         left, right = inputs
         how = part.at, part.outer, part.retract, part.locked_by
-        return (AsOfJoin(name, left, right, part.on, select, part.key, *how),)
+        return AsOfJoin(name, left, right, part.on, select, part.key, *how)
     ways = part.orders, part.cartesian, part.strategy
     join = DeltaJoin(name, inputs, part.where, select, part.key, *ways)
-    is_outer = part.left or part.full
-    return (sections.delta(join, part.left, part.full) if is_outer else join,)
+    return sections.delta(join, part.left, part.full) if part.left or part.full else join
 
 
-def _as_linear(part: OperatorPart, name: str, source: str) -> tuple[Operator, ...]:
+def _as_linear(part: OperatorPart, name: str, source: str) -> Linear:
     """What `linear` becomes.  Raises: PlanError."""
     path = f"operators.{name}"
     step_keys = {field for field in part.model_fields_set if field in StepPart.model_fields}
@@ -311,111 +301,93 @@ def _as_linear(part: OperatorPart, name: str, source: str) -> tuple[Operator, ..
             problems.append((f"{path}.steps.{at}" if part.steps else path, str(error)))
     if problems:
         raise PlanError(name, problems)
-    return (Linear(name, source, tuple(steps)),)
+    return Linear(name, source, tuple(steps))
 
 
-def _as_sql(part: OperatorPart, name: str, text: str) -> tuple[Derived, ...]:
-    """What `sql` becomes."""
-    return (from_sql(name, text, part.key),)
-
-
-def _as_distinct(part: OperatorPart, name: str, source: str) -> tuple[Derived, ...]:
-    """What `distinct` becomes."""
-    return (sections.distinct(name, source, part.select),)
-
-
-def _as_set_operation(
-    part: OperatorPart, name: str, sources: tuple[str, ...]
-) -> tuple[Derived, ...]:
-    """What `union`, `minus` and `intersect` become."""
-    if part.union:
-        return (sections.set_operation(name, "union", "union", sources, every=part.all),)
-    kind = "minus" if part.minus else "intersect"
-    operation: SetOperation = "except" if part.minus else "intersect"
-    return (sections.set_operation(name, kind, operation, sources, every=part.all),)
-
-
-def _as_matching(
-    part: OperatorPart, name: str, inputs: tuple[tuple[str, str], ...]
-) -> tuple[Derived, ...]:
-    """What `semi_join` and `anti_join` become."""
-    kind = "semi_join" if part.semi_join else "anti_join"
-    return (sections.matching(name, kind, inputs, part.on),)
-
-
-def _as_outer(
-    part: OperatorPart, name: str, inputs: tuple[tuple[str, str], ...]
-) -> tuple[Derived, ...]:
-    """What `left_join`, `right_join` and `full_join` become."""
-    kind: Outer = "left" if part.left_join else "right" if part.right_join else "full"
-    return (sections.outer(name, kind, inputs, part.on, part.select),)
-
-
-def _as_first(part: OperatorPart, name: str, source: str) -> tuple[Derived, ...]:
-    """What `first` becomes."""
-    return (sections.first(name, source, part.partition, part.order, part.count),)
-
-
-def _as_window(part: OperatorPart, name: str, source: str) -> tuple[Derived, ...]:
-    """What `window` becomes."""
-    over = part.partition, part.order, part.frame, part.having
-    return (windowed(name, source, part.functions, *over),)
-
-
-def _as_iterate(part: OperatorPart, name: str, query: str) -> tuple[Derived, ...]:
-    """What `iterate` becomes."""
-    return (iterated(name, query, part.columns, part.rounds),)
-
-
-def _as_windows(part: OperatorPart, name: str, source: str) -> tuple[Derived, ...]:
+def _as_windows(part: OperatorPart, name: str, kind: str, source: str) -> Derived:
     """What `tumble`, `hop` and `session` become.  Raises: PlanError."""
-    kind = "tumble" if part.tumble else "hop" if part.hop else "session"
     needed = {"tumble": ("over", "size"), "hop": ("over", "every", "size")}
     missing = [key for key in needed.get(kind, ("over", "gap")) if not getattr(part, key)]
     if missing or part.over is None:
         problems = [(f"operators.{name}.{key}", "is missing") for key in missing]
         raise PlanError(name, problems)
     if kind == "session":
-        return (sections.session(name, source, part.over, part.gap, part.partition),)
+        return sections.session(name, source, part.over, part.gap, part.partition)
     every = part.every if kind == "hop" else part.size
     lengths = {"every": every, "size": part.size, "offset": part.offset}
-    return (sections.windows(name, kind, source, part.over, **lengths),)
+    return sections.windows(name, kind, source, part.over, **lengths)
 
 
 class _Section(NamedTuple):
     """A kind of operator: the keys of its section, and the function that translates it.
 
-    `build` gets the section, the name of the operator, and the value under the key of its kind.
+    `build` gets the section, the name of the operator, its kind, and the value under the key of
+    the kind.  It returns the operator, or several of which the last one has the name.
     """
 
     keys: tuple[str, ...]
-    build: Callable[[OperatorPart, str, Any], tuple[Operator | Derived, ...]]
+    build: Callable[[OperatorPart, str, str, Any], _Operators]
 
+
+_OUTER_KINDS: Mapping[str, Outer] = {
+    "left_join": "left",
+    "right_join": "right",
+    "full_join": "full",
+}
+_SET_OPERATION = _Section(
+    ("all",), lambda part, name, kind, of: sections.set_operation(name, kind, of, every=part.all)
+)
+_MATCHING = _Section(
+    ("on",), lambda part, name, kind, of: sections.matching(name, kind, of, part.on)
+)
+_OUTER = _Section(
+    ("on", "select"),
+    lambda part, name, kind, of: sections.outer(
+        name, _OUTER_KINDS[kind], of, part.on, part.select
+    ),
+)
 
 _SECTIONS: Mapping[str, _Section] = {
-    "upsert": _Section((), _as_upsert),
-    "linear": _Section((), _as_linear),
-    "concat": _Section((), _as_concat),
-    "state_machine": _Section(("step", "view", "version", "migrate"), _as_machine),
-    "reduce": _Section(("by", "total", "aggregates", "function", "having"), _as_reduce),
+    "upsert": _Section((), lambda part, name, kind, of: Upsert(name, of)),
+    "linear": _Section((), lambda part, name, kind, of: _as_linear(part, name, of)),
+    "concat": _Section((), lambda part, name, kind, of: Concat(name, of)),
+    "state_machine": _Section(
+        ("step", "view", "version", "migrate"),
+        lambda part, name, kind, of: _as_machine(part, name, of),
+    ),
+    "reduce": _Section(
+        ("by", "total", "aggregates", "function", "having"),
+        lambda part, name, kind, of: _as_reduce(part, name, of),
+    ),
     "delta_join": _Section(
-        ("where", "left", "full", "select", "key", "orders", "cartesian", "strategy"),
-        _as_join,
+        ("where", "left", "full", "select", "key", "orders", "cartesian", "strategy"), _as_join
     ),
     "as_of_join": _Section(
         ("on", "select", "key", "at", "outer", "retract", "locked_by"), _as_join
     ),
-    "sql": _Section(("key",), _as_sql),
-    "distinct": _Section(("select",), _as_distinct),
-    **dict.fromkeys(("union", "minus", "intersect"), _Section(("all",), _as_set_operation)),
-    **dict.fromkeys(("semi_join", "anti_join"), _Section(("on",), _as_matching)),
-    **dict.fromkeys(
-        ("left_join", "right_join", "full_join"),
-        _Section(("on", "select"), _as_outer),
+    "sql": _Section(("key",), lambda part, name, kind, of: from_sql(name, of, part.key)),
+    "distinct": _Section(
+        ("select",), lambda part, name, kind, of: sections.distinct(name, of, part.select)
     ),
-    "first": _Section(("count", "partition", "order"), _as_first),
-    "window": _Section(("functions", "partition", "order", "frame", "having"), _as_window),
-    "iterate": _Section(("columns", "rounds"), _as_iterate),
+    **dict.fromkeys(("union", "minus", "intersect"), _SET_OPERATION),
+    **dict.fromkeys(("semi_join", "anti_join"), _MATCHING),
+    **dict.fromkeys(_OUTER_KINDS, _OUTER),
+    "first": _Section(
+        ("count", "partition", "order"),
+        lambda part, name, kind, of: sections.first(
+            name, of, part.partition, part.order, part.count
+        ),
+    ),
+    "window": _Section(
+        ("functions", "partition", "order", "frame", "having"),
+        lambda part, name, kind, of: windowed(
+            name, of, part.functions, part.partition, part.order, part.frame, part.having
+        ),
+    ),
+    "iterate": _Section(
+        ("columns", "rounds"),
+        lambda part, name, kind, of: iterated(name, of, part.columns, part.rounds),
+    ),
     "tumble": _Section(("over", "size", "offset"), _as_windows),
     "hop": _Section(("over", "every", "size", "offset"), _as_windows),
     "session": _Section(("over", "gap", "partition"), _as_windows),

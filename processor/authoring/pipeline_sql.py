@@ -26,6 +26,7 @@ from typing import NoReturn
 from ikebana.processor.authoring.deliver_part import TARGETS, TablePart
 from ikebana.processor.authoring.pipeline_file import PipelineFile
 from ikebana.processor.authoring.pipeline_yaml import Document, Variables
+from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.syntax import Token, tokens
 
 # The section of the file for each kind of statement.
@@ -67,21 +68,12 @@ _DEEPEST = 40
 SettingPath = tuple[str, ...]
 
 
-class _StatementError(Exception):
-    """A statement is refused; `at` is where in the text."""
-
-    def __init__(self, problem: str, at: int) -> None:
-        super().__init__(problem)
-        self.problem = problem
-        self.at = at
-
-
 class Cursor:
     """A position in the tokens of one statement (at least one), which advances as they are taken.
 
     `form` is the form of this kind of statement, which refusals show, as soon as it is known.
 
-    Raises: _StatementError, from all methods that take a token.
+    Raises: SqlQueryError, from all methods that take a token.
     """
 
     def __init__(self, tokens: Sequence[Token]) -> None:
@@ -140,7 +132,7 @@ class Cursor:
         rest = self.tokens[self.at :]
         actual = f'"{rest[0].text[:30]}" stands there' if rest else "the statement ends there"
         remedy = f"; its form is {self.form}" if self.form else ""
-        raise _StatementError(f"must have {expected} where {actual}{remedy}", self.place())
+        raise SqlQueryError(f"must have {expected} where {actual}{remedy}", self.place())
 
     def type_text(self, end: str = "") -> str:
         """A type, up to a comma, a parenthesis, or the word that ends it."""
@@ -170,7 +162,7 @@ class Cursor:
         if self.at < len(self.tokens):
             after = self.tokens[self.at]
             if after.text not in (",", ")"):
-                raise _StatementError(
+                raise SqlQueryError(
                     f"put the value that begins with {token.text} in single quotes", token.at
                 )
 
@@ -185,11 +177,11 @@ def _between(tokens: Sequence[Token], first: Token, last: Token) -> str:
 
 
 def named(token: Token) -> str:
-    """The name of a token, without its double quotes.  Raises: _StatementError."""
+    """The name of a token, without its double quotes.  Raises: SqlQueryError."""
     if not token.text.startswith('"'):
         return token.text
     if len(token.text) < 2 or not token.text.endswith('"'):
-        raise _StatementError("this name in double quotes has no end", token.at)
+        raise SqlQueryError("this name in double quotes has no end", token.at)
     return token.text[1:-1].replace('""', '"')
 
 
@@ -217,38 +209,35 @@ class _Statement:
         return _DELIVER if self.delivers else _SECTIONS[self.kind]
 
 
-def _read(tokens: Sequence[Token], into: _Statement) -> None:
-    """Read a statement of at least one token.  Raises: _StatementError."""
-    _StatementReader(tokens, into).statement()
+class _StatementReader(Cursor):
+    """Reads one statement.  Raises: SqlQueryError."""
 
-
-class _StatementReader:
     def __init__(self, tokens: Sequence[Token], into: _Statement) -> None:
-        self._cursor = Cursor(tokens)
+        super().__init__(tokens)
         self._into = into
 
     def statement(self) -> None:
         """Read it from its first token on."""
-        into, first = self._into, self._cursor.tokens[0]
-        if not self._cursor.takes("CREATE"):
+        into, first = self._into, self.tokens[0]
+        if not self.takes("CREATE"):
             self._refuse_begin(first)
-        self._cursor.takes("MATERIALIZED")
-        kind = self._cursor.token("PIPELINE, SOURCE, VIEW, OPERATOR, FUNCTION, AGGREGATE or SINK")
+        self.takes("MATERIALIZED")
+        kind = self.token("PIPELINE, SOURCE, VIEW, OPERATOR, FUNCTION, AGGREGATE or SINK")
         word = kind.text.upper()
         if word not in _SECTIONS:
             self._refuse_begin(kind)
-        into.kind, self._cursor.form = word, _FORMS[word]
-        into.name = self._cursor.long_name("a name")
+        into.kind, self.form = word, _FORMS[word]
+        into.name = self.long_name("a name")
         match word:
             case "PIPELINE":
-                if self._cursor.takes("WITH"):
+                if self.takes("WITH"):
                     into.section = self._options(())
             case "SOURCE":
                 self._source()
             case "VIEW":
                 self._view()
             case "OPERATOR":
-                self._cursor.expect("WITH")
+                self.expect("WITH")
                 into.section = self._options(())
             case "FUNCTION":
                 self._function("python")
@@ -256,43 +245,43 @@ class _StatementReader:
                 self._function("aggregate")
             case _:
                 self._sink()
-        if self._cursor.at < len(self._cursor.tokens):
-            self._cursor.refuse('";" or the end')
+        if self.at < len(self.tokens):
+            self.refuse('";" or the end')
 
     def _source(self) -> None:
         columns: dict[str, object] = {}
-        if self._cursor.next_is("("):
-            self._into.places["columns",] = self._cursor.tokens[self._cursor.at].at
+        if self.next_is("("):
+            self._into.places["columns",] = self.tokens[self.at].at
             columns = self._columns("columns")
-        self._cursor.expect("FROM")
-        self._cursor.expect("KAFKA")
+        self.expect("FROM")
+        self.expect("KAFKA")
         options = self._options(())
         self._into.section = {**({"columns": columns} if columns else {}), **options}
 
     def _view(self) -> None:
-        if self._cursor.next_is("("):
-            raise _StatementError(
+        if self.next_is("("):
+            raise SqlQueryError(
                 "a view has the names of its query's columns; write SELECT … AS name",
-                self._cursor.tokens[self._cursor.at].at,
+                self.tokens[self.at].at,
             )
-        options = self._options(()) if self._cursor.takes("WITH") else {}
-        self._cursor.expect("AS")
-        first = self._cursor.token("a query")
+        options = self._options(()) if self.takes("WITH") else {}
+        self.expect("AS")
+        first = self.token("a query")
         self._into.places["sql",] = first.at
-        self._into.query = first.at, self._cursor.tokens[-1].end
+        self._into.query = first.at, self.tokens[-1].end
         self._into.section = options
-        self._cursor.at = len(self._cursor.tokens)
+        self.at = len(self.tokens)
 
     def _sink(self) -> None:
-        self._cursor.expect("FROM")
-        self._into.places["from",] = self._cursor.place()
-        source = self._cursor.long_name("the name of a view")
-        self._cursor.expect("INTO")
+        self.expect("FROM")
+        self._into.places["from",] = self.place()
+        source = self.long_name("the name of a view")
+        self.expect("INTO")
         for target in TARGETS:
-            if self._cursor.takes(target.upper()):
+            if self.takes(target.upper()):
                 self._deliver(target, source)
                 return
-        self._cursor.expect("KAFKA")
+        self.expect("KAFKA")
         self._into.section = {"from": source, **self._options(())}
 
     def _deliver(self, target: str, source: str) -> None:
@@ -316,103 +305,103 @@ class _StatementReader:
     def _function(self, kind: str) -> None:
         """A function, or a class that is an aggregate."""
         section: dict[str, object] = {"parameters": self._columns("parameters")}
-        self._cursor.expect("RETURNS")
-        self._note(("returns",), self._cursor.place(), is_new=True)
-        section["returns"] = self._cursor.type_text("LANGUAGE")
-        self._cursor.expect("LANGUAGE")
-        self._cursor.expect("PYTHON")
-        if kind == "python" and self._cursor.takes("CALLED"):
+        self.expect("RETURNS")
+        self._note(("returns",), self.place(), is_new=True)
+        section["returns"] = self.type_text("LANGUAGE")
+        self.expect("LANGUAGE")
+        self.expect("PYTHON")
+        if kind == "python" and self.takes("CALLED"):
             for word in ("ON", "NULL", "INPUT"):
-                self._cursor.expect(word)
+                self.expect(word)
             section["on_null"] = "call"
-        self._cursor.expect("AS")
-        self._note((kind,), self._cursor.place(), is_new=True)
-        section[kind] = _text(self._cursor.token("a text such as 'module:function'"))
+        self.expect("AS")
+        self._note((kind,), self.place(), is_new=True)
+        section[kind] = _text(self.token("a text such as 'module:function'"))
         self._into.section = section
 
     def _columns(self, part: str) -> dict[str, object]:
         """Columns or parameters with their types, which DuckDB checks later."""
         columns: dict[str, object] = {}
-        self._cursor.expect("(")
-        if part == "parameters" and self._cursor.takes(")"):
+        self.expect("(")
+        if part == "parameters" and self.takes(")"):
             return columns
         while True:
-            at = self._cursor.place()
-            name = self._cursor.name("a name")
-            if name.upper() == "PRIMARY" and self._cursor.next_is("KEY"):
-                raise _StatementError(
+            at = self.place()
+            name = self.name("a name")
+            if name.upper() == "PRIMARY" and self.next_is("KEY"):
+                raise SqlQueryError(
                     "a source says what its key is as an option: FROM KAFKA (…, key = (…))", at
                 )
             place = (part, name)
             self._note(place, at, is_new=name not in columns)
             columns[name] = self._type(place)
-            if self._cursor.ends():
+            if self.ends():
                 return columns
 
     def _type(self, place: SettingPath) -> object:
-        kind = self._cursor.type_text("ENCODING")
-        if not self._cursor.takes("ENCODING"):
+        kind = self.type_text("ENCODING")
+        if not self.takes("ENCODING"):
             return kind
         return {"type": kind, "encoding": self._value((*place, "encoding"), 0)}
 
     def _options(self, within: SettingPath, depth: int = 0) -> dict[str, object]:
         """Options in parentheses; their names may have dots and dashes."""
         options: dict[str, object] = {}
-        self._cursor.expect("(")
-        if self._cursor.takes(")"):
+        self.expect("(")
+        if self.takes(")"):
             return options
         while True:
-            at = self._cursor.place()
-            name = self._cursor.long_name("the name of an option")
+            at = self.place()
+            name = self.long_name("the name of an option")
             place = (*within, name)
             self._note(place, at, is_new=name not in options)
-            self._cursor.expect("=")
+            self.expect("=")
             options[name] = self._value(place, depth)
-            if self._cursor.ends():
+            if self.ends():
                 return options
 
     def _value(self, place: SettingPath, depth: int) -> object:
-        if self._cursor.next_is("("):
+        if self.next_is("("):
             return self._in_parentheses(place, depth)
-        token = self._cursor.token("a value")
+        token = self.token("a value")
         match token.kind:
             case "string_const":
                 self._into.texts.add(place)
                 return _text(token)
             case "numeric_const":
                 return self._number(token, "")
-            case "operator" if token.text == "-" and self._cursor.next_kind() == "numeric_const":
-                return self._number(self._cursor.token("a number"), "-")
+            case "operator" if token.text == "-" and self.next_kind() == "numeric_const":
+                return self._number(self.token("a number"), "-")
             case "identifier" | "keyword":
                 if token.text.upper() in ("TRUE", "FALSE"):
                     return token.text.upper() == "TRUE"
-                self._cursor.refuse_tail(token)
+                self.refuse_tail(token)
                 return named(token)
-        self._cursor.at -= 1
-        self._cursor.refuse("a value")
+        self.at -= 1
+        self.refuse("a value")
 
     def _in_parentheses(self, place: SettingPath, depth: int) -> object:
         """A list of values, or options if "=" follows the first name."""
         if depth == _DEEPEST:
-            raise _StatementError(f"nested more than {_DEEPEST} levels deep", self._cursor.place())
-        ahead = self._cursor.tokens[self._cursor.at + 1 : self._cursor.at + 20]
+            raise SqlQueryError(f"nested more than {_DEEPEST} levels deep", self.place())
+        ahead = self.tokens[self.at + 1 : self.at + 20]
         words = [each for each in ahead if each.text not in (".", "-")]
         is_options = len(words) > 1 and words[0].kind in ("identifier", "keyword")
         if is_options and any(each.text == "=" for each in ahead[: _end_of_name(ahead)]):
             return self._options(place, depth + 1)
         values: list[object] = []
-        self._cursor.expect("(")
-        if self._cursor.takes(")"):
+        self.expect("(")
+        if self.takes(")"):
             return values
         while True:
             of_item = (*place, str(len(values)))
-            self._into.places[of_item] = self._cursor.place()
+            self._into.places[of_item] = self.place()
             values.append(self._value(of_item, depth + 1))
-            if self._cursor.ends():
+            if self.ends():
                 return values
 
     def _number(self, token: Token, sign: str) -> object:
-        self._cursor.refuse_tail(token)
+        self.refuse_tail(token)
         text = sign + token.text.replace("_", "")
         try:
             return int(text)
@@ -421,7 +410,7 @@ class _StatementReader:
         try:
             return float(text)
         except ValueError:
-            raise _StatementError(f"{token.text} is no number", token.at) from None
+            raise SqlQueryError(f"{token.text} is no number", token.at) from None
 
     def _note(self, place: SettingPath, at: int, *, is_new: bool) -> None:
         if is_new:
@@ -439,7 +428,7 @@ class _StatementReader:
         else:
             forms = "; ".join(_FORMS.values())
             problem = f'"{token.text[:30]}" begins no statement of a pipeline; there are {forms}'
-        raise _StatementError(problem, token.at)
+        raise SqlQueryError(problem, token.at)
 
 
 def _end_of_name(ahead: Sequence[Token]) -> int:
@@ -453,9 +442,9 @@ def _end_of_name(ahead: Sequence[Token]) -> int:
 def _text(token: Token) -> str:
     text = token.text
     if not text.startswith("'"):
-        raise _StatementError("a text is written in single quotes", token.at)
+        raise SqlQueryError("a text is written in single quotes", token.at)
     if len(text) < 2 or not text.endswith("'"):
-        raise _StatementError("this text has no end", token.at)
+        raise SqlQueryError("this text has no end", token.at)
     return text[1:-1].replace("''", "'")
 
 
@@ -502,8 +491,8 @@ class _Reader:
     def _take(self, number: int, tokens: list[Token]) -> None:
         statement = _Statement()
         try:
-            _read(tokens, statement)
-        except _StatementError as error:
+            _StatementReader(tokens, statement).statement()
+        except SqlQueryError as error:
             self._refuse_statement(number, statement, error)
             return
         if statement.kind == "PIPELINE":
@@ -511,11 +500,9 @@ class _Reader:
         else:
             self._part(statement, tokens[0])
 
-    def _refuse_statement(
-        self, number: int, statement: _Statement, error: _StatementError
-    ) -> None:
+    def _refuse_statement(self, number: int, statement: _Statement, error: SqlQueryError) -> None:
         what = f"{statement.kind} {statement.name}" if statement.name else f"statement {number}"
-        self._place(what, error.at)
+        self._place(what, error.at or 0)
         self._problems.append((what, error.problem))
         section = statement.belongs if statement.kind in _SECTIONS else None
         if section is None:

@@ -5,6 +5,7 @@ substituted variable is text.
 """
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, NoReturn, get_args
 
 import msgspec
@@ -200,25 +201,20 @@ def _as_one_expression(value: object) -> str:
     return f'several columns are one object, in quotes: "{{{fields}}}"'
 
 
-def as_aggregates(value: object) -> object:
-    """A mapping of names to aggregates."""
-    if isinstance(value, dict):
-        return tuple((name, as_expression(text)) for name, text in value.items())
-    refuse(value, "a mapping of names to aggregates, such as {orders: count(*)}")
+def _expressions_of(form: str) -> Callable[[object], object]:
+    """A validator of a mapping of names to SQL, as pairs; `form` is what it must be."""
+
+    def as_pairs(value: object) -> object:
+        if isinstance(value, dict):
+            return tuple((name, as_expression(text)) for name, text in value.items())
+        refuse(value, form)
+
+    return as_pairs
 
 
-def as_functions(value: object) -> object:
-    """A mapping of names to window functions."""
-    if isinstance(value, dict):
-        return tuple((name, as_expression(text)) for name, text in value.items())
-    refuse(value, "a mapping of names to window functions, such as {place: rank()}")
-
-
-def as_typed(value: object) -> object:
-    """A mapping of columns to their types, as pairs."""
-    if isinstance(value, dict):
-        return tuple((name, as_expression(text)) for name, text in value.items())
-    refuse(value, "a mapping of columns to SQL types, such as {a: BIGINT}")
+as_aggregates = _expressions_of("a mapping of names to aggregates, such as {orders: count(*)}")
+as_functions = _expressions_of("a mapping of names to window functions, such as {place: rank()}")
+as_typed = _expressions_of("a mapping of columns to SQL types, such as {a: BIGINT}")
 
 
 def as_flat_mapped(value: object) -> object:

@@ -6,7 +6,7 @@ The methods of a topic interpret its messages, and those of a collection derive 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -32,9 +32,6 @@ from ikebana.processor.planning.plan import (
     Subjects,
     Upsert,
 )
-
-if TYPE_CHECKING:
-    from ikebana.processor.relational.rows import SetOperation
 
 
 def identifier(expression: str) -> str:
@@ -355,19 +352,19 @@ class Collection(Generic[Key, Value]):
         self, *others: "Collection[Any, Any]", every: bool = False, name: str | None = None
     ) -> "Collection[Any, Any]":
         """Return the rows of all collections: each once, or with `every` as often as there."""
-        return self._of_sets("union", "union", others, name, every=every)
+        return self._of_sets("union", others, name, every=every)
 
     def minus(
         self, *others: "Collection[Any, Any]", every: bool = False, name: str | None = None
     ) -> "Collection[Any, Any]":
         """Return the rows that are in none of the others: what SQL calls EXCEPT, or EXCEPT ALL."""
-        return self._of_sets("minus", "except", others, name, every=every)
+        return self._of_sets("minus", others, name, every=every)
 
     def intersect(
         self, *others: "Collection[Any, Any]", every: bool = False, name: str | None = None
     ) -> "Collection[Any, Any]":
         """Return the rows that are in all collections: INTERSECT of SQL, or INTERSECT ALL."""
-        return self._of_sets("intersect", "intersect", others, name, every=every)
+        return self._of_sets("intersect", others, name, every=every)
 
     def semi_join(
         self,
@@ -519,7 +516,6 @@ class Collection(Generic[Key, Value]):
     def _of_sets(
         self,
         kind: str,
-        operation: "SetOperation",
         others: "tuple[Collection[Any, Any], ...]",
         name: str | None,
         *,
@@ -527,7 +523,7 @@ class Collection(Generic[Key, Value]):
     ) -> "Collection[Any, Any]":
         sources = (self.built(), *(each.built_in(self.parts) for each in others))
         operator = name or f"_{kind}_".join(sources)
-        return self._derived("set_operation", operator, kind, operation, sources, every=every)
+        return self._derived("set_operation", operator, kind, sources, every=every)
 
     def _matching(
         self,

@@ -30,8 +30,7 @@ from ikebana.processor.planning.edits_resolved import with_renamed_input
 from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.joins.stages import Shared, joined
 from ikebana.processor.planning.kinds import kind_of
-from ikebana.processor.planning.plan import ERRORS, Input, Operator, Output, Plan
-from ikebana.processor.planning.planner import Reading
+from ikebana.processor.planning.plan import ERRORS, Input, Operator, Output, Plan, Reading
 
 
 class PartSizes:
@@ -224,10 +223,9 @@ class _Description:
     def _reading_as_before(self, name: str) -> str:
         """Describe how an input is read as before, if the new plan alone would change that."""
         after = self._edit.after
-        stored = dict(after.readings).get(name)
-        if stored is None:
+        reading = dict(after.readings).get(name)
+        if reading is None:
             return ""
-        reading = Reading(stored.columns, stored.key_filters, stored.pushed)
         alone = planner.physical(replace(after, readings=())).readings.get(name)
         return "" if alone == reading else f"is read as before, with {_reading_words(reading)}"
 

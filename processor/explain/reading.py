@@ -22,8 +22,8 @@ from ikebana.processor.linear.syntax import condition_texts
 from ikebana.processor.planning import planner, starts
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.input_rows import scope_of_input
-from ikebana.processor.planning.plan import EventTime, Input, Plan
-from ikebana.processor.planning.planner import Branch, Physical, Reading
+from ikebana.processor.planning.plan import EventTime, Input, Plan, Reading
+from ikebana.processor.planning.planner import Branch, Physical
 from ikebana.processor.topics.input_codec import decoding_needs
 
 _UPDATES = {

@@ -18,7 +18,7 @@ from ikebana.processor.base.texts import hint
 from ikebana.processor.linear.database import rows_of
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.sql_functions import is_long_name, short_name, user_aggregate
-from ikebana.processor.linear.syntax import Node, modifiers_of, tree_of
+from ikebana.processor.linear.syntax import Node, modifiers_of, nodes, tree_of
 
 # Names that SQL takes for functions if no column has the name.
 BARE_FUNCTIONS = {
@@ -170,20 +170,14 @@ def _names_in(definition: str) -> set[str]:
     if answer["error"]:
         return {"now"}
     names: set[str] = set()
-    waiting: list[Any] = [answer["statements"]]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, list):
-            waiting += node
-        elif isinstance(node, dict):
-            waiting += node.values()
-            match node.get("class"):
-                case "FUNCTION":
-                    names.add(node["function_name"].lower())
-                case "COLUMN_REF":
-                    names |= BARE_FUNCTIONS & {node["column_names"][-1].lower()}
-                case "SUBQUERY" | "WINDOW":
-                    names.add("now")
+    for node in nodes(answer["statements"]):
+        match node["class"]:
+            case "FUNCTION":
+                names.add(node["function_name"].lower())
+            case "COLUMN_REF":
+                names |= BARE_FUNCTIONS & {node["column_names"][-1].lower()}
+            case "SUBQUERY" | "WINDOW":
+                names.add("now")
     return names
 
 

@@ -19,7 +19,7 @@ from ikebana.processor.linear.sql_functions import (
     place_as_written,
     user_aggregate,
 )
-from ikebana.processor.linear.syntax import TOO_DEEP, Node, remedy, tokens
+from ikebana.processor.linear.syntax import TOO_DEEP, Node, remedy, text_of, tokens
 
 
 class SqlQueryError(Exception):
@@ -161,6 +161,16 @@ def types_of(expressions: Iterable[str], columns: Mapping[str, str]) -> list[str
         raise ExpressionError(in_words(error, {"": named})) from None
 
 
+def type_of(node: Node, columns: Mapping[str, str]) -> str:
+    """The type of an expression.  Raises: ExpressionError."""
+    if node["class"] == "COLUMN_REF" and len(node["column_names"]) == 1:
+        (name,) = node["column_names"]
+        if name in columns:
+            return columns[name]
+    (kind,) = types_of([text_of(node)], columns)
+    return kind
+
+
 def constant(expression: str) -> Any:
     """The value of an expression without columns.  Raises: ExpressionError."""
     try:
@@ -201,7 +211,7 @@ def common_type(kinds: Iterable[str]) -> str:
 _ONE_SELECT = "it must be one query that begins with SELECT or WITH"
 PIVOT = (
     "PIVOT needs the list of its values, as in PIVOT t ON kind IN ('a', 'b') USING sum(x), since "
-    "columns do not change with the rows; write UNPIVOT as UNION ALL of a SELECT for each column"
+    "columns do not change with the rows"
 )
 
 

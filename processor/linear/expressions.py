@@ -41,8 +41,8 @@ from ikebana.codecs.sql_type import (
     type_of,
 )
 from ikebana.processor.base.texts import hint
+from ikebana.processor.linear import bound_query
 from ikebana.processor.linear.allowed import LOOSE, loose, refuse_bare, refuse_call
-from ikebana.processor.linear.bound_query import types_of
 from ikebana.processor.linear.database import first_line, rows_of
 from ikebana.processor.linear.duckdb_messages import in_words
 from ikebana.processor.linear.json_text import JSON, field_of, literal, quoted
@@ -121,7 +121,7 @@ def _problem(node: Node, types: Mapping[str, str]) -> str | None:
             if child["class"] == "LAMBDA" or not columns(child):
                 continue
             name = f"c{len(others)}"
-            others.append((name, type_of(_type(child, types))))
+            others.append((name, type_of(bound_query.type_of(child, types))))
             if path[-1] == "when_expr":
                 conditions.append(name)
             node = _with(node, path, column(name))
@@ -155,15 +155,6 @@ def _samples(
                 )
                 for name, kind in others
             )
-
-
-def _type(node: Node, types: Mapping[str, str]) -> str:
-    if node["class"] == "COLUMN_REF" and len(node["column_names"]) == 1:
-        (name,) = node["column_names"]
-        if name in types:
-            return types[name]
-    (kind,) = types_of([text_of(node)], types)
-    return kind
 
 
 def _with(value: Any, path: tuple[Any, ...], new: Node) -> Any:

@@ -388,17 +388,25 @@ def column(*names: str) -> Node:
     }
 
 
-def nodes(value: Any, without: str | None = None) -> Iterator[Node]:
-    """All nodes within, outermost first, except those in fields called `without`."""
+def having(value: Any, part: str, without: str | None = None) -> Iterator[Node]:
+    """All objects within that have a part of this name, outermost first, in the text's order.
+
+    Fields called `without` are left out.
+    """
     if isinstance(value, list | tuple):
         for item in value:
-            yield from nodes(item, without)
+            yield from having(item, part, without)
     elif isinstance(value, dict):
-        if "class" in value:
+        if part in value:
             yield value
         for name, item in value.items():
             if name != without:
-                yield from nodes(item, without)
+                yield from having(item, part, without)
+
+
+def nodes(value: Any, without: str | None = None) -> Iterator[Node]:
+    """All nodes within, outermost first, except those in fields called `without`."""
+    return having(value, "class", without)
 
 
 def own_nodes(value: Any) -> Iterator[Node]:
@@ -519,6 +527,15 @@ def equality_sides(condition: Node) -> tuple[Node, Node] | None:
     if condition.get("type") != "COMPARE_EQUAL":
         return None
     return condition["left"], condition["right"]
+
+
+TURNED = {
+    "COMPARE_LESSTHAN": "COMPARE_GREATERTHAN",
+    "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
+    "COMPARE_LESSTHANOREQUALTO": "COMPARE_GREATERTHANOREQUALTO",
+    "COMPARE_GREATERTHANOREQUALTO": "COMPARE_LESSTHANOREQUALTO",
+}
+"""Inequalities, by those that mean the same with both sides exchanged."""
 
 
 def unplaced(value: Any) -> Any:

@@ -156,8 +156,10 @@ def _scalar(text: str, type_: SqlType) -> str:
         return f"CAST({number} AS {kind})"
     if isinstance(type_, Decimal):
         # A cast to fewer digits would refuse 1e-6, since it has one digit before the point.
-        wide = str(Decimal(38, type_.scale))
-        return f"CAST({_unless(f'{_places(number)} > {type_.scale}', number, wide)} AS {kind})"
+        wide, exact = str(Decimal(38, type_.scale)), number
+        if type_.scale == _MOST_DIGITS:
+            exact = _fraction(number)
+        return f"CAST({_unless(f'{_places(number)} > {type_.scale}', exact, wide)} AS {kind})"
     if kind == "BOOLEAN":
         word = f"""translate({there}, '"', '')"""
         return _unless(f"{word} NOT IN ('true', 'false', '0', '1', 't', 'f')", word, kind)
@@ -240,6 +242,16 @@ def _places(number: str) -> str:
     exponent = f"nullif(split_part(lower({number}), 'e', 2), '')"
     fraction = f"length(rtrim(split_part({digits}, '.', 2), '0'))"
     return f"({fraction} - coalesce(CAST({exponent} AS INTEGER), 0))"
+
+
+def _fraction(number: str) -> str:
+    """SQL for a number below one without its exponent, which would be a digit before the point."""
+    digits, exponent = (f"split_part(lower({number}), 'e-', {part})" for part in (1, 2))
+    whole = f"ltrim(split_part({digits}, '.', 1), '-')"
+    sign = f"CASE WHEN starts_with({number}, '-') THEN '-0.' ELSE '0.' END"
+    zeros = f"repeat('0', CAST({exponent} AS INTEGER) - length({whole}))"
+    plain = f"{sign} || {zeros} || {whole} || split_part({digits}, '.', 2)"
+    return f"CASE WHEN contains(lower({number}), 'e-') THEN {plain} ELSE {number} END"
 
 
 def _nested(text: str, kind: SqlType, level: int) -> str | None:

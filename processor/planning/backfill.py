@@ -29,7 +29,6 @@ from ikebana.processor.planning.plan import (
     OnError,
     Operator,
     Plan,
-    StoredReading,
 )
 
 
@@ -126,10 +125,7 @@ def backfill_plan(before: Plan, after: Plan) -> Plan | None:
     if not names:
         return None
     base = plan_without_backfill(before)
-    again = ((name, planner.physical(after).readings[name]) for name in names)
-    readings = [
-        (name, StoredReading(each.columns, each.key_filters, each.pushed)) for name, each in again
-    ]
+    readings = [(name, planner.physical(after).readings[name]) for name in names]
     return replace(
         base,
         on_error=on_errors_before(before.on_error, after.on_error),

@@ -10,9 +10,10 @@ problem, and all mistakes are reported.
 # reads, so a view of many parts does not compile all parts before it again.
 
 import functools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
+from typing import Any, TypeVar
 
 from ikebana.codecs.sql_type import JSON, NULL, Scalar, SqlType, type_of, within
 from ikebana.processor.kernels.loop import Program
@@ -41,6 +42,7 @@ from ikebana.processor.planning.plan import (
 )
 from ikebana.processor.planning.relations import NOTHING, Keyed, Relation
 
+Derived = TypeVar("Derived")
 _UNKNOWN = Relation(unknown())
 # These types are unknown, or tables of other programs have no values of them.
 _WITHOUT_VALUES = {JSON, NULL, Scalar("INTERVAL"), Scalar("VARIANT"), Scalar(UNKNOWN)}
@@ -69,11 +71,8 @@ class Catalog:
         # The collections that have a problem, or read one with a problem.
         self._faulty: set[str] = set()
         self._examined: dict[Join, Examined] = {}
-        self._joins: dict[str, Planned] = {}
-        self._aggregates: dict[str, tuple[Aggregate, ...]] = {}
-        self._programs: dict[str, Program] = {}
-        self._windows: dict[str, Window] = {}
-        self._keyed: dict[str, Keyed] = {}
+        # By collection, what has been derived of it, by what derives it.
+        self._derived: defaultdict[str, dict[Any, Any]] = defaultdict(dict)
 
     def problems(self) -> list[PlanProblem]:
         """All problems of the operators.
@@ -150,27 +149,24 @@ class Catalog:
 
     def join(self, name: str) -> Planned:
         """The plan of a join.  Raises: JoinError, if it has problems."""
-        if name not in self._joins:
-            join = self.operators[name]
-            assert isinstance(join, Join)
-            self._joins[name] = planned(self.examined(join).whole(), self._relations_of(join))
-        return self._joins[name]
+        join = self.operators[name]
+        assert isinstance(join, Join)
+        return self._once(
+            name, planned, lambda: planned(self.examined(join).whole(), self._relations_of(join))
+        )
 
     def aggregates(self, reduction: Reduce) -> tuple[Aggregate, ...]:
         """The aggregates of a reduction, with the orders of their arguments' types.
 
         Raises: AggregateError, if an argument cannot be ordered.
         """
-        if reduction.name not in self._aggregates:
-            self._aggregates[reduction.name] = aggregates_of(reduction, self)
-        return self._aggregates[reduction.name]
+        return self._once(reduction.name, aggregates_of, lambda: aggregates_of(reduction, self))
 
     def program(self, reduction: Reduce) -> Program:
         """The program of a reduction's loop."""
-        if reduction.name not in self._programs:
-            assert reduction.loop is not None, reduction.name
-            self._programs[reduction.name] = program(reduction, self.within(reduction.loop))
-        return self._programs[reduction.name]
+        assert reduction.loop is not None, reduction.name
+        loop = reduction.loop
+        return self._once(reduction.name, program, lambda: program(reduction, self.within(loop)))
 
     def within(self, loop: Loop) -> "Catalog":
         """The catalog of the collections within a loop."""
@@ -181,19 +177,26 @@ class Catalog:
 
         Raises: AggregateError, if rows or an argument cannot be ordered.
         """
-        if operator.name not in self._windows:
-            self._windows[operator.name] = window_of(operator, self)
-        return self._windows[operator.name]
+        return self._once(operator.name, window_of, lambda: window_of(operator, self))
 
     def keyed(self, name: str) -> Keyed:
         """A collection with its unique keys, if it is sound."""
-        if name not in self._keyed:
-            types = self.relation(name).scope.types
-            operator, keys = self.operators.get(name), NOTHING
-            if operator is not None:
-                keys = kind_of(operator).keys(operator, self.keyed, types)
-            self._keyed[name] = Keyed(keys, types)
-        return self._keyed[name]
+
+        def keyed() -> Keyed:
+            types, operator = self.relation(name).scope.types, self.operators.get(name)
+            if operator is None:
+                return Keyed(NOTHING, types)
+            return Keyed(kind_of(operator).keys(operator, self.keyed, types), types)
+
+        return self._once(name, Keyed, keyed)
+
+    def _once(self, name: str, what: object, derive: Callable[[], Derived]) -> Derived:
+        """What is derived of a collection, once until the collection is forgotten."""
+        derived = self._derived[name]
+        if what not in derived:
+            derived[what] = derive()
+        result: Derived = derived[what]
+        return result
 
     def _relations_of(self, join: Join) -> dict[str, Relation]:
         return {each.relation: self.relation(each.relation) for each in join.inputs}
@@ -221,10 +224,7 @@ class Catalog:
     def _forget_faulty(self) -> None:
         for name in self._faulty:
             del self._relations[name]
-            self._keyed.pop(name, None)
-            self._aggregates.pop(name, None)
-            self._programs.pop(name, None)
-            self._windows.pop(name, None)
+            self._derived.pop(name, None)
         self._faulty.clear()
         self.faults.clear()
         self._examined = {join: of for join, of in self._examined.items() if of.bound}

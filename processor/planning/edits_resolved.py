@@ -24,7 +24,6 @@ from ikebana.processor.planning.plan import (
     Output,
     Plan,
     StateMachine,
-    StoredReading,
 )
 
 
@@ -104,7 +103,7 @@ def _with_stored_readings(before: Plan, after: Plan) -> Plan:
     """Keep the old plan's decoding of inputs if their state stays and has enough."""
     old, new = planner.physical(before).readings, planner.physical(after).readings
     readings = tuple(
-        (name, StoredReading(old[name].columns, old[name].key_filters, old[name].pushed))
+        (name, old[name])
         for name in sorted(inputs_of_state(before, after))
         if old[name] != new[name] and planner.has_enough(old[name], after, name)
     )

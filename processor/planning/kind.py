@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
 from ikebana.arrangements.store import PrefixStore
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.noted import NotedKind
@@ -213,13 +215,15 @@ class OperatorKind(Generic[O_contra]):
         """
         return next((part for part in self.parts[:1] if part.contents is not None), None)
 
-    def sources(self, operator: O_contra) -> tuple[str, ...]:
+    def sources(self, operator: Any) -> tuple[str, ...]:
         """The collections that it reads, or the one input of rows that it reads."""
-        raise NotImplementedError
+        return (operator.input if self.reads_rows else operator.source,)
 
     def with_sources(self, operator: Any, named: Callable[[str], str]) -> Any:
         """The operator with its source collections renamed; inputs keep their names."""
-        return operator
+        if self.reads_rows:
+            return operator
+        return msgspec.structs.replace(operator, source=named(operator.source))
 
     def steps(self, operator: O_contra) -> tuple[Named, ...]:
         """The steps of a linear operator."""

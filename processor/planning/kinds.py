@@ -81,9 +81,6 @@ class UpsertKind(OperatorKind[Upsert]):
     reads_rows = True
     parts = (upsert.PART,)
 
-    def sources(self, operator: Upsert) -> tuple[str, ...]:
-        return (operator.input,)
-
     def single_valued(self, operator: Upsert) -> bool:
         return True
 
@@ -122,9 +119,6 @@ class StateMachineKind(OperatorKind[StateMachine]):
     label = "state machine"
     reads_rows = True
     parts = (state_machine.PART,)
-
-    def sources(self, operator: StateMachine) -> tuple[str, ...]:
-        return (operator.input,)
 
     def problems(self, operator: StateMachine, around: Around) -> Iterator[PlanProblem]:
         path, name, readers = f"operators.{operator.name}", operator.input, around.readers
@@ -202,12 +196,6 @@ class LinearKind(OperatorKind[Linear]):
 
     label = "linear"
     is_linear = True
-
-    def sources(self, operator: Linear) -> tuple[str, ...]:
-        return (operator.source,)
-
-    def with_sources(self, operator: Linear, named: Callable[[str], str]) -> Linear:
-        return msgspec.structs.replace(operator, source=named(operator.source))
 
     def steps(self, operator: Linear) -> tuple[Named, ...]:
         return tuple((operator.name, step) for step in operator.steps)
@@ -302,12 +290,6 @@ class ReduceKind(OperatorKind[Reduce]):
     label = "reduce"
     parts = (reduce.PART, reduce_rows.PART, loop.PART)
     sql = ("aggregates", "by")
-
-    def sources(self, operator: Reduce) -> tuple[str, ...]:
-        return (operator.source,)
-
-    def with_sources(self, operator: Reduce, named: Callable[[str], str]) -> Reduce:
-        return msgspec.structs.replace(operator, source=named(operator.source))
 
     def part(self, operator: Reduce) -> PartKind:
         if operator.loop is not None:
@@ -426,14 +408,6 @@ class WindowFunctionsKind(OperatorKind[WindowFunctions]):
 
     label = "window functions"
     parts = (window_functions.PART,)
-
-    def sources(self, operator: WindowFunctions) -> tuple[str, ...]:
-        return (operator.source,)
-
-    def with_sources(
-        self, operator: WindowFunctions, named: Callable[[str], str]
-    ) -> WindowFunctions:
-        return msgspec.structs.replace(operator, source=named(operator.source))
 
     def before(self, operator: WindowFunctions) -> Sql:
         return _split(operator).step

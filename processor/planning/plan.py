@@ -413,8 +413,13 @@ class Output:
         return progress_topic(self.topic)
 
 
-class StoredReading(msgspec.Struct, frozen=True):
-    """The work that is pushed into the decoding of an input; see `planner.Reading`."""
+class Reading(msgspec.Struct, frozen=True):
+    """The work that is pushed into the decoding of an input.
+
+    `columns` are the columns to decode, None for all.  A row is dropped if it passes none of
+    `key_filters`, each of which has the conditions of one branch; an empty tuple drops none.
+    `pushed` are the steps that are applied to rows before an upsert.
+    """
 
     columns: tuple[str, ...] | None = None
     key_filters: tuple[tuple[str, ...], ...] = ()
@@ -453,7 +458,7 @@ class Plan:
     on_error: OnError = "record"
     pushdown: bool = True
     """Whether the planner pushes work into decoding; this does not change the outputs."""
-    readings: tuple[tuple[str, StoredReading], ...] = ()
+    readings: tuple[tuple[str, Reading], ...] = ()
     """How rows of inputs are decoded, by input, if a checkpoint's state has rows of another form
     than the planner would choose."""
     backfills: tuple[str, ...] = ()

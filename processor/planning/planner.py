@@ -51,7 +51,7 @@ from ikebana.processor.planning.joins.query import Join
 from ikebana.processor.planning.joins.stages import columns_read, joined, looked_up
 from ikebana.processor.planning.kind import Way
 from ikebana.processor.planning.kinds import keeps_key
-from ikebana.processor.planning.plan import Input, Plan, StoredReading
+from ikebana.processor.planning.plan import Input, Plan, Reading
 from ikebana.processor.planning.relations import derivation_of
 
 
@@ -175,20 +175,6 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """The work that is pushed into the decoding of an input.
-
-    `columns` are the columns to decode, None for all.  A row is dropped if it passes none of
-    `key_filters`, each of which has the conditions of one branch; an empty tuple drops none.
-    `pushed` are the steps that are applied to rows before an upsert.
-    """
-
-    columns: tuple[str, ...] | None = None
-    key_filters: tuple[tuple[str, ...], ...] = ()
-    pushed: tuple[Named, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Physical:
     """A physical plan: how each input is read, and the branches of each root.
 
@@ -215,27 +201,29 @@ def physical(plan: Plan, *, optimized: bool | None = None) -> Physical:
             source = graph.input_of(root)
             if not source.traits.is_updates:
                 reading = dict(plan.readings).get(source.name)
-                readings[source.name], root_branches = (
-                    _pushed(plan, source, root_branches)
-                    if reading is None
-                    else _as_stored(reading, root_branches, scope_of_input(source).types)
-                )
+                if reading is None:
+                    reading, root_branches = _pushed(plan, source, root_branches)
+                else:
+                    # As the checkpoint's state needs it, whatever the planner would choose.
+                    names = scope_of_input(source).types
+                    root_branches = _behind_reading(reading, root_branches, names)
+                readings[source.name] = reading
         branches[root] = root_branches
     # Data of a diffs input are sent to the shards of the keys that its branches make.
     return Physical(readings, branches, fused=optimized or any(True for _ in inlets(plan)))
 
 
-def _as_stored(
-    reading: StoredReading, branches: tuple[Branch, ...], names: Collection[str]
-) -> tuple[Reading, tuple[Branch, ...]]:
-    """Read an input as the checkpoint's state needs it, whatever the planner would choose."""
-    if reading.pushed:
-        left = remaining_steps(reading.pushed, [branch.steps for branch in branches], names)
-        assert left is not None, "rows are kept that lack something"
-        branches = tuple(
-            replace(branch, steps=steps) for branch, steps in zip(branches, left, strict=True)
-        )
-    return Reading(reading.columns, reading.key_filters, reading.pushed), branches
+def _behind_reading(
+    reading: Reading, branches: tuple[Branch, ...], names: Collection[str]
+) -> tuple[Branch, ...]:
+    """The branches behind a reading that the checkpoint's state needs."""
+    if not reading.pushed:
+        return branches
+    left = remaining_steps(reading.pushed, [branch.steps for branch in branches], names)
+    assert left is not None, "rows are kept that lack something"
+    return tuple(
+        replace(branch, steps=steps) for branch, steps in zip(branches, left, strict=True)
+    )
 
 
 def has_enough(reading: Reading, plan: Plan, source: str) -> bool:

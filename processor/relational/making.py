@@ -10,11 +10,19 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from ikebana.processor.kernels.window_values import WindowFunction
-from ikebana.processor.linear.bound_query import common_type, types_of
+from ikebana.processor.linear.bound_query import common_type, type_of
 from ikebana.processor.linear.json_text import BLOB, quoted
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope
 from ikebana.processor.linear.steps import Negate, Sql, Step
-from ikebana.processor.linear.syntax import Node, changed, columns, equality_sides, text_of, tree
+from ikebana.processor.linear.syntax import (
+    Node,
+    changed,
+    columns,
+    equality_sides,
+    text_of,
+    tree,
+    unplaced,
+)
 from ikebana.processor.planning.aggregates import AggregateError
 from ikebana.processor.planning.catalog import Catalog
 from ikebana.processor.planning.joins.binding import kind_as_data
@@ -110,6 +118,27 @@ Listed = list[tuple[str, Node]]
 """Expressions by the names of columns."""
 
 
+class ColumnList:
+    """Expressions as the columns of a collection, to which expressions of clauses are added."""
+
+    def __init__(self, listed: Listed, used: Iterable[str] = ()) -> None:
+        self.listed: Listed = [*listed]
+        self._used = {name.lower() for name in (*used, *(name for name, _ in listed))}
+
+    def unused(self, name: str) -> str:
+        """A name that no column has, like this one."""
+        return unused_name(name, self._used)
+
+    def of(self, node: Node, name: str = "by") -> str:
+        """The column of an expression; adds one with a name like this if no column has it."""
+        plain = unplaced(node)
+        for column, other in self.listed:
+            if unplaced(other) == plain:
+                return column
+        self.listed.append((self.unused(name), node))
+        return self.listed[-1][0]
+
+
 def unused_name(name: str, used: set[str]) -> str:
     """The name, with a number if it is used already; adds the result to `used`."""
     candidate, number = name, 1
@@ -152,6 +181,11 @@ class KnownRelations:
     def operators(self) -> Mapping[str, Operator]:
         """The operators by name."""
         return self.catalog.operators
+
+    @property
+    def names(self) -> Mapping[str, object]:
+        """The names of all inputs, operators and pending sections, as keys."""
+        return {**self.inputs, **self.operators, **dict.fromkeys(self.pending)}
 
     def hides(self, name: str) -> bool:
         """Whether a name may be defined in a part of the file that could not be parsed."""
@@ -285,6 +319,14 @@ class Making:
         """The sum of collections; `facts` are those of the result."""
         operator = Concat(self._free(what), tuple(source.name for source in sources))
         return self._add(operator, facts)
+
+    def collection(self, name: str) -> Table:
+        """The collection of a name in the pipeline; of an input of upserts, its rows.
+
+        Raises: MakingError, ReportedError.
+        """
+        is_there = name in self._pipeline or name in self._pipeline.pending
+        return self._pipeline.relation(name) if is_there else self.rows_of(name)
 
     def rows_of(self, source: str) -> Table:
         """The rows of an input of upserts; reuses an existing upsert of that input."""
@@ -547,7 +589,7 @@ def _of_one_type(condition: str, tables: Mapping[str, Table]) -> str:
         read = {names[0] for names in columns(side)}
         if len(read) != 1 or not read <= tables.keys():
             return condition
-        kinds.append(_type_in(tables[read.pop()], changed(side, _unqualified)))
+        kinds.append(type_of(changed(side, _unqualified), tables[read.pop()].keyed()))
     kind = _common(*kinds)
     if kind is None:
         return condition
@@ -556,14 +598,6 @@ def _of_one_type(condition: str, tables: Mapping[str, Table]) -> str:
         for side, of in zip(sides, kinds, strict=True)
     )
     return " = ".join(f"({text})" for text in texts)
-
-
-def _type_in(table: Table, node: Node) -> str:
-    """The type of an expression over the columns of a table."""
-    if node["class"] == "COLUMN_REF" and len(node["column_names"]) == 1:
-        return table.keyed()[node["column_names"][0]]
-    (kind,) = types_of([text_of(node)], table.keyed())
-    return kind
 
 
 def _unqualified(node: Node) -> Node | None:

@@ -65,8 +65,7 @@ from ikebana.processor.relational.making import (
     key_of,
     struct,
 )
-from ikebana.processor.relational.matching import InputColumn
-from ikebana.processor.relational.sql_scope import Item
+from ikebana.processor.relational.outer_joins import InputColumn, Item
 
 ROUNDS = 1000
 """How many rounds a recursion may take by default."""

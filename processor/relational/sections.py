@@ -6,7 +6,7 @@ is put together of their parts and translated as any other.  Each part is parsed
 that it is no more than that.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,10 +27,10 @@ from ikebana.processor.relational.making import (
     ReportedError,
     Table,
 )
-from ikebana.processor.relational.matching import (
+from ikebana.processor.relational.outer_joins import (
     ByAlias,
     Conditions,
-    JoinSide,
+    Item,
     Outer,
     anti_join,
     by_side,
@@ -157,14 +157,11 @@ def _derived(
 
 def source_of(pipeline: KnownRelations, making: Making, name: str) -> Table:
     """The collection of a name, which may be an input.  Raises: MakingError, ReportedError."""
-    every = {**pipeline.inputs, **pipeline.operators, **dict.fromkeys(pipeline.pending)}
     if pipeline.hides(name):
         raise ReportedError
-    if name not in every:
-        raise MakingError(f"there is no operator {name!r}{suggestion(name, every)}")
-    if name in pipeline or name in pipeline.pending:
-        return pipeline.relation(name)
-    return making.rows_of(name)
+    if name not in pipeline.names:
+        raise MakingError(f"there is no operator {name!r}{suggestion(name, pipeline.names)}")
+    return making.collection(name)
 
 
 def distinct(name: str, source: str, select: NamePairs | None) -> Derived:
@@ -178,16 +175,21 @@ def distinct(name: str, source: str, select: NamePairs | None) -> Derived:
     return _derived(name, "distinct", (source,), last)
 
 
-def set_operation(
-    name: str, kind: str, operation: rows.SetOperation, sources: Sequence[str], *, every: bool
-) -> Derived:
+_SET_OPERATIONS: Mapping[str, rows.SetOperation] = {
+    "union": "union",
+    "minus": "except",
+    "intersect": "intersect",
+}
+
+
+def set_operation(name: str, kind: str, sources: Sequence[str], *, every: bool) -> Derived:
     """The union, difference or intersection of collections; `every` keeps repeated rows."""
 
     def last(making: Making, relations: list[Table]) -> Table:
         if len(relations) < 2:
             raise MakingError("at least two operators are needed")
         tables = [_own_columns(making, each) for each in relations]
-        return rows.set_operation(making, operation, tables, every=every)
+        return rows.set_operation(making, _SET_OPERATIONS[kind], tables, every=every)
 
     return _derived(name, kind, sources, last)
 
@@ -230,7 +232,7 @@ def delta(join: DeltaJoin, left: ByAlias, full: ByAlias) -> Derived:
     def last(making: Making, relations: list[Table]) -> Table:
         outer = outer_inputs(join, left, full)
         both = zip(join.inputs, relations, strict=True)
-        return outer_delta(making, [JoinSide(of.alias, each) for of, each in both], join, outer)
+        return outer_delta(making, [Item(of.alias, each) for of, each in both], join, outer)
 
     return _derived(join.name, "delta_join", [each.relation for each in join.inputs], last)
 
@@ -303,23 +305,23 @@ def column_of(name: str, relation: Table, part: str) -> None:
         raise MakingError(f'there is no column "{name}"{suggestion(name, relation.types)}', part)
 
 
-def _sides(inputs: NamePairs, relations: list[Table]) -> tuple[JoinSide, JoinSide]:
+def _sides(inputs: NamePairs, relations: list[Table]) -> tuple[Item, Item]:
     if len(inputs) != 2:
         raise MakingError("must have two inputs: the left, and the right that it meets")
     left, right = (
-        JoinSide(alias, relation) for (alias, _), relation in zip(inputs, relations, strict=True)
+        Item(alias, relation) for (alias, _), relation in zip(inputs, relations, strict=True)
     )
     return left, right
 
 
-def _conditions(on: Sequence[str], left: JoinSide, right: JoinSide) -> Conditions:
+def _conditions(on: Sequence[str], left: Item, right: Item) -> Conditions:
     if not on:
         raise MakingError("is missing, such as o.customer = c.id", "on")
     conditions = [each for text in on for each in conjuncts(_over(text, left, right, "on"))]
     return by_side(conditions, {left.alias}, {right.alias})
 
 
-def _over(text: str, left: JoinSide, right: JoinSide, part: str) -> Node:
+def _over(text: str, left: Item, right: Item, part: str) -> Node:
     return qualified(text, {side.alias: side.relation for side in (left, right)}, part)
 
 

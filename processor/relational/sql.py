@@ -7,8 +7,8 @@ syntax tree.  A SELECT becomes, in this order:
   (`sql_patterns`): queries around an operator that finds matches.
 * Conditions with `ikebana_now()` (`sql_filter`): linear operators with `valid_until`.
 * FROM and WHERE (`sql_filter`): one delta join of all inner joins, with every condition; a linear
-  operator if there is a single collection.  Outer joins come before it (`matching`).  Subqueries
-  are further collections to join (`sql_subqueries`).
+  operator if there is a single collection.  Outer joins come before it (`outer_joins`).
+  Subqueries are further collections to join (`sql_subqueries`).
 * Recursive WITH (`recursion`): a loop of these operators.
 * GROUP BY (`sql_aggregates`): a reduction, filtered by HAVING, with linear steps for the columns.
 * The select list, with window functions (`sql_over`); QUALIFY; DISTINCT; ORDER BY with LIMIT and
@@ -27,7 +27,7 @@ from ikebana.processor.kernels.window_values import ALL, Frame, WindowFunction
 from ikebana.processor.linear.allowed import LOOSE, loose
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.json_text import quoted
-from ikebana.processor.linear.scope import ExpressionError
+from ikebana.processor.linear.scope import KEY, ExpressionError
 from ikebana.processor.linear.sql_functions import short_name
 from ikebana.processor.linear.syntax import (
     Node,
@@ -41,8 +41,10 @@ from ikebana.processor.linear.syntax import (
     unplaced,
 )
 from ikebana.processor.planning.plan import Operator
+from ikebana.processor.planning.relations import Keys, KnownKeys
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.making import (
+    ColumnList,
     KnownRelations,
     Listed,
     Making,
@@ -50,7 +52,7 @@ from ikebana.processor.relational.making import (
     Table,
     unused_name,
 )
-from ikebana.processor.relational.matching import Conditions, JoinSide, null_safe, outer_join
+from ikebana.processor.relational.outer_joins import Conditions, Item, anti_join, null_safe
 from ikebana.processor.relational.recursion import RecursionLimits, limits_of, mutual
 from ikebana.processor.relational.rows import Order, first_rows
 from ikebana.processor.relational.sql_aggregates import calls, direction, grouped, is_aggregate
@@ -78,14 +80,13 @@ from ikebana.processor.relational.sql_refusals import (
 )
 from ikebana.processor.relational.sql_scope import (
     Froms,
-    Item,
     Names,
     columns_of,
     output_names,
     stars_of,
 )
 from ikebana.processor.relational.sql_shape import as_duckdb, rewritten
-from ikebana.processor.relational.sql_subqueries import Subqueries, rank
+from ikebana.processor.relational.sql_subqueries import Subqueries
 from ikebana.processor.relational.sql_whole import (
     By,
     NamedQueries,
@@ -125,34 +126,12 @@ class _Behind:
         return _Behind(tuple(map(change, self.qualify)), tuple(map(change, self.targets)), orders)
 
 
-class _Columns:
-    """The columns of a result, and hidden ones that its clauses need."""
-
-    def __init__(self, listed: Listed) -> None:
-        self.listed = listed
-        self.hidden: Listed = []
-        self._used = {name.lower() for name, _ in listed}
-
-    @property
-    def every(self) -> Listed:
-        """All columns."""
-        return [*self.listed, *self.hidden]
-
-    def of(self, node: Node) -> str:
-        """The column of an expression; adds a hidden one if no column has it."""
-        plain = unplaced(node)
-        for name, other in self.every:
-            if unplaced(other) == plain:
-                return name
-        self.hidden.append((unused_name("by", self._used), node))
-        return self.hidden[-1][0]
-
-    def ordered(self, orders: Sequence[_Ordered]) -> list[Order]:
-        """The orders by columns."""
-        return [
-            Order(self.of(each.node), each.descending, each.nulls_first, text_of(each.node))
-            for each in orders
-        ]
+def _by_columns(columns: ColumnList, orders: Sequence[_Ordered]) -> list[Order]:
+    """The orders by columns; what no column has becomes a hidden one."""
+    return [
+        Order(columns.of(each.node), each.descending, each.nulls_first, text_of(each.node))
+        for each in orders
+    ]
 
 
 class _Shown:
@@ -177,36 +156,36 @@ class _Shown:
         making, behind = self._query.making, self._behind
         asked = [*(node for _, node in self._listed), *behind.nodes()[len(behind.qualify) :]]
         firsts = [first for each in behind.qualify if (first := _first_of(each)) is not None]
-        if windows_of(asked) or len(firsts) < len(behind.qualify):
-            over = OverColumns(self._listed)
-            columns = _Columns([(name, over.over(node)) for name, node in self._listed])
+        is_over = bool(windows_of(asked)) or len(firsts) < len(behind.qualify)
+        over, columns = OverColumns(self._listed), ColumnList(self._listed)
+        if is_over:
+            columns = ColumnList([(name, over.over(node)) for name, node in self._listed])
             behind = behind.over(over.over)
-            targets, orders = [*map(columns.of, behind.targets)], columns.ordered(behind.orders)
+        targets = [*map(columns.of, behind.targets)]
+        orders = _by_columns(columns, behind.orders)
+        if is_over:
             table = over.table(self._query, froms, self._most())
             table = making.where(table, "qualify", *map(text_of, behind.qualify))
-            table = making.select(table, "shown", _texts(columns.every))
-        else:
-            columns = _Columns(self._listed)
-            targets, orders = [*map(columns.of, behind.targets)], columns.ordered(behind.orders)
-            by = [
-                ([*map(columns.of, node["partitions"])], columns.ordered(_orders(node)), limit)
-                for node, limit in firsts
-            ]
-            table = selected(self._query, froms, columns.every, "select")
-            if by:
-                # Each condition ranks all rows, so the result is the intersection.
-                tables = [first_rows(making, table, *each) for each in by]
-                table = rows.set_operation(making, "intersect", tables, every=True)
-        return self._cut(table, columns, targets, orders)
+            table = making.select(table, "shown", _texts(columns.listed))
+            return self._cut(table, targets, orders)
+        by = [
+            ([*map(columns.of, each["partitions"])], _by_columns(columns, _orders(each)), limit)
+            for each, limit in firsts
+        ]
+        table = selected(self._query, froms, columns.listed, "select")
+        if by:
+            # Each condition ranks all rows, so the result is the intersection.
+            tables = [first_rows(making, table, *each) for each in by]
+            table = rows.set_operation(making, "intersect", tables, every=True)
+        return self._cut(table, targets, orders)
 
-    def _cut(
-        self, table: Table, columns: _Columns, targets: Sequence[str], orders: Sequence[Order]
-    ) -> Table:
+    def _cut(self, table: Table, targets: Sequence[str], orders: Sequence[Order]) -> Table:
         """Apply DISTINCT, LIMIT and OFFSET, and drop hidden columns."""
         making = self._query.making
-        select = [(name, quoted(name)) for name, _ in columns.listed]
+        select = [(name, quoted(name)) for name, _ in self._listed]
+        has_hidden = len(table.types) > len(select)
         if "DISTINCT_MODIFIER" in self._modifiers and not targets:
-            if columns.hidden:
+            if has_hidden:
                 table = making.select(table, "shown", select)
             if any(order.column not in dict(select) for order in orders):
                 raise SqlQueryError("with DISTINCT, ORDER BY needs columns of the result")
@@ -214,7 +193,7 @@ class _Shown:
         if targets:
             table = first_rows(making, table, targets, orders, 1, "on")
         table = self._limited(table, orders)
-        return making.select(table, "shown", select) if columns.hidden else table
+        return making.select(table, "shown", select) if has_hidden else table
 
     def _limited(self, table: Table, orders: Sequence[Order]) -> Table:
         """The rows within LIMIT and OFFSET; without ORDER BY, they are ordered by all columns."""
@@ -391,19 +370,37 @@ def _grouped_by(node: Node, names: Names) -> Iterator[Node]:
             yield from (of for of in listed if (of.get("alias") or "").lower() == name)
 
 
-def _of_all(making: Making, domain: Item, groups: Item, fields: Sequence[str]) -> Item:
-    """Aggregates with a row for each value of a domain, also where there are no rows."""
+def _of_all(
+    making: Making,
+    domain: Item,
+    groups: Item,
+    fields: Sequence[str],
+    of_none: Mapping[str, str],
+    times: int,
+) -> Item:
+    """Groups with those of no rows for each value of a domain that has none, so many `times`.
+
+    The fields of groups are the values of the domain.  Groups of no rows have nulls, except in
+    columns with SQL in `of_none`.
+    """
+    columns = dict(zip(fields, domain.relation.types, strict=True))
     pairs = [
         (column(domain.alias, name), column(groups.alias, field))
-        for name, field in zip(domain.relation.types, fields, strict=True)
+        for field, name in columns.items()
     ]
-    of_domain = {field: one for (one, _), field in zip(pairs, fields, strict=True)}
-    listed = [
-        (name, of_domain.get(name, column(groups.alias, name))) for name in groups.relation.types
-    ]
-    sides = JoinSide(domain.alias, domain.relation), JoinSide(groups.alias, groups.relation)
     on = Conditions((), (), null_safe(pairs), ())
-    relation = outer_join(making, *sides, on, listed, "left")
+    without = anti_join(making, domain, groups, on, "none")
+    listed = [
+        (name, quoted(columns[name]) if name in columns else of_none.get(name, f"NULL::{kind}"))
+        for name, kind in groups.relation.types.items()
+    ]
+    rows_of_none = making.select(without, "none", listed)
+    keys = Keys()
+    if not of_none:
+        keys = keys.with_unique(fields, [KEY, *groups.relation.types])
+    relation = making.together(
+        "groups.every", groups.relation, *[rows_of_none] * times, facts=KnownKeys(keys, keys)
+    )
     return replace(groups, relation=relation)
 
 
@@ -482,8 +479,7 @@ class _Select:
         subqueries = Subqueries(self._query, self._views, names)
         if self._has_groups() or node["having"] or calls(parts) or self._lifted:
             subqueries.place([*_grouped_by(node, names), *calls([*parts, node["having"]])])
-            item = self._query.item(names.froms, "where", self._read())
-            names.froms = Froms([item], [], names.froms.merged)
+            names.froms = self._query.one(names.froms, "where", self._read())
             return self._of_groups()
         subqueries.place(parts)
         listed = output_names(self._listed())
@@ -531,23 +527,29 @@ class _Select:
         sets = self._sets(keys, listed, groups)
         bare_keys = [] if sets else [unplaced(tree) for _, tree in keys]
         by = [*keys, *(each for each in groups if unplaced(each[1]) not in bare_keys)]
-        reduction = grouped(self._query, item, by, asked, sets=sets, of_none=is_total)
+        of_nothing = sum(not members for members in node["group_sets"]) if sets else int(is_total)
+        has_none = bool(keys and of_nothing)
+        reduction = grouped(self._query, item, by, asked, sets=sets, of_none=has_none)
         over = reduction.over
         fields = [_field(over(tree)) for _, tree in keys]
         domain = self._by.domain
-        if is_total and domain is None:
+        if has_none and domain is None:
             return SubqueryTotals(
                 reduction.item, tuple(fields), [(name, over(tree)) for name, tree in listed]
             )
         group_item = reduction.with_names_of(item)
-        if is_total and domain is not None:
-            group_item = _of_all(self._query.making, domain, group_item, fields)
+        if has_none and domain is not None:
+            # A set of nothing lacks all groups, of which each is a bit behind those of keys.
+            number = (1 << len(by)) - (1 << len(keys))
+            absent = {list(group_item.relation.types)[-1]: f"{number}::BIGINT"} if sets else {}
+            group_item = _of_all(
+                self._query.making, domain, group_item, fields, absent, of_nothing
+            )
         if lifted:
             group_item = _with_columns(self._query, group_item, [(n, over(t)) for n, t in lifted])
         of_groups = Names(Froms([group_item]))
         subqueries = Subqueries(self._query, self._views, of_groups, are_resolved=True)
-        for condition in sorted(map(over, having), key=rank):
-            subqueries.add(condition)
+        subqueries.add_all(map(over, having))
         shown = [(name, over(tree)) for name, tree in listed]
         behind = behind.over(over)
         subqueries.place([*(tree for _, tree in shown), *behind.nodes()])
@@ -603,11 +605,6 @@ class _Select:
         sets = self._node["group_sets"]
         if len(sets) < 2:
             return []
-        if keys and not all(sets):
-            raise SqlQueryError(
-                "a grouping set of nothing in a query that reads one around it is not supported; "
-                "write UNION ALL with a query without GROUP BY"
-            )
         trees = [unplaced(tree) for _, tree in groups]
         expressions = self._node["group_expressions"]
         places = [trees.index(unplaced(self._group(each, listed)[1])) for each in expressions]

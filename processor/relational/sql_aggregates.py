@@ -32,9 +32,8 @@ from ikebana.processor.relational.making import (
     struct,
     unused_name,
 )
-from ikebana.processor.relational.matching import without_alias
+from ikebana.processor.relational.outer_joins import Item, without_alias
 from ikebana.processor.relational.rows import Sorted, in_one_direction
-from ikebana.processor.relational.sql_scope import Item
 from ikebana.processor.relational.sql_whole import QueryTranslation
 
 
@@ -230,38 +229,21 @@ def _of_extreme(
     one the least or greatest value.
     """
 
+    is_max = kind == "max"
+
     def parts(call: AggregateCall) -> AggregateParts:
         shown, by, *most = call.arguments
-        pair = struct((("by", by), ("is", shown)))
-        there = f"({by}) IS NOT NULL{'' if may_be_null else f' AND ({shown}) IS NOT NULL'}"
-        if nulls_last:
-            is_last = f"({by}) IS {'NOT ' * (kind == 'max')}NULL"
-            pair = struct((("last", is_last), ("by", by), ("is", shown)))
-            there = "true"
-        whole = f"CASE WHEN {there} THEN {pair} END"
-        if most and call.orders:
+        there = None if nulls_last else f"({by}) IS NOT NULL"
+        if not (nulls_last or may_be_null):
+            there = f"{there} AND ({shown}) IS NOT NULL"
+        first = (by, is_max, is_max and not nulls_last)
+        ordered = call._replace(orders=(first, *call.orders))
+        if not most:
+            return _at_an_end(ordered, there, is_last=False)
+        if call.orders:
             raise SqlQueryError(f"{call.name}(x, y, n) has no ORDER BY", call.place)
-        if most:
-            last = '"last" BOOLEAN, ' * nulls_last
-            pairs = f'STRUCT({last}"by" {call.type_of(by)}, "is" {call.type_of(shown)})[]'
-            each = f"list_transform(CAST({{}} AS {pairs}), lambda each_: each_['is'])"
-            aggregate = f"{_TOP[kind]}({_most(call, most[0])}, {call.only(whole)})"
-            return AggregateParts(
-                (aggregate,), lambda column: f"nullif({each.format(column)}, [])"
-            )
-        if not call.orders:
-            return AggregateParts(
-                (f"{kind}({call.only(whole)})",), lambda column: f"({column})['is']"
-            )
-        listed = _in_order(call, pair, there)
-        sign = "<" if kind == "min" else ">"
-        better = f"CASE WHEN other_['by'] {sign} one_['by'] THEN other_ ELSE one_ END"
-        return AggregateParts(
-            (listed.aggregate,),
-            lambda column: (
-                f"list_reduce({listed.of(column)}, lambda one_, other_: {better})['is']"
-            ),
-        )
+        row = _row_in_order(ordered, shown, there)
+        return AggregateParts((f"{_TOP[kind]}({_most(call, most[0])}, {row.sql})",), row.values_of)
 
     return parts
 
@@ -292,19 +274,18 @@ def _at_an_end(call: AggregateCall, there: str | None, *, is_last: bool) -> Aggr
 
 def _listed(call: AggregateCall) -> AggregateParts:
     """All values with nulls, by the call's ORDER BY, or else ordered by value."""
-    listed = _in_order(call, call.arguments[0])
-    return AggregateParts((listed.aggregate,), listed.of)
+    return _in_order(call, call.arguments[0])
 
 
 def _string(call: AggregateCall) -> AggregateParts:
     """Concatenate texts that are not null; null if the separator is null."""
     text, separator = (*call.arguments, "','")[:2]
     listed = _in_order(call, f"({text})::VARCHAR", f"({text}) IS NOT NULL")
-    return AggregateParts(
-        (listed.aggregate,),
-        lambda column: (
+    return replace(
+        listed,
+        result=lambda column: (
             f"CASE WHEN ({separator}) IS NOT NULL "
-            f"THEN array_to_string({listed.of(column)}, {separator}) END"
+            f"THEN array_to_string({listed.result(column)}, {separator}) END"
         ),
     )
 
@@ -317,6 +298,11 @@ class _Row(NamedTuple):
     last: str
     """The field with the value."""
     is_turned: bool
+
+    def values_of(self, rows: str) -> str:
+        """SQL of the values in a list of such structs; null if there are none."""
+        each = f"list_transform(CAST({rows} AS {self.kind}[]), lambda each_: each_['{self.last}'])"
+        return f"nullif({each}, [])"
 
 
 def _row_in_order(call: AggregateCall, shown: str, there: str | None) -> _Row:
@@ -337,23 +323,15 @@ def _row_in_order(call: AggregateCall, shown: str, there: str | None) -> _Row:
     return _Row(call.only(whole), f"STRUCT({listed})", f"o{len(parts) - 1}", is_turned)
 
 
-class _InOrder(NamedTuple):
-    """An aggregate that lists values in an order, and SQL of the list; null if there are none."""
-
-    aggregate: str
-    of: Callable[[str], str]
-
-
-def _in_order(call: AggregateCall, shown: str, there: str | None = None) -> _InOrder:
-    """The list of values where `there` is true, by the call's ORDER BY."""
+def _in_order(call: AggregateCall, shown: str, there: str | None = None) -> AggregateParts:
+    """The list of values where `there` is true, by the call's ORDER BY; null if there are none."""
     row = _row_in_order(call, shown, there)
 
-    def of(column: str) -> str:
+    def result(column: str) -> str:
         whole = f"CAST({column} AS {row.kind}[])"
-        whole = f"list_reverse({whole})" if row.is_turned else whole
-        return f"nullif(list_transform({whole}, lambda each_: each_['{row.last}']), [])"
+        return row.values_of(f"list_reverse({whole})" if row.is_turned else whole)
 
-    return _InOrder(f"list({'DISTINCT ' * call.is_distinct}{row.sql})", of)
+    return AggregateParts((f"list({'DISTINCT ' * call.is_distinct}{row.sql})",), result)
 
 
 def _quantile(name: str, *, is_typed: bool = True) -> Callable[[AggregateCall], AggregateParts]:
@@ -388,8 +366,8 @@ def _of_values(call: AggregateCall) -> AggregateParts:
         is_turned = any(descending for _, descending, _ in call.orders)
         return _of_list(call, call.name, shown, more, is_turned=is_turned)
     listed = _in_order(call, shown)
-    return AggregateParts(
-        (listed.aggregate,), lambda column: _aggregated(listed.of(column), call.name, more)
+    return replace(
+        listed, result=lambda column: _aggregated(listed.result(column), call.name, more)
     )
 
 

@@ -33,12 +33,12 @@ from ikebana.processor.linear.syntax import (
 )
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.making import Listed, Table
-from ikebana.processor.relational.matching import aliases_of, null_safe
+from ikebana.processor.relational.outer_joins import Item, aliases_of, null_safe
 from ikebana.processor.relational.recursion import recurring
 from ikebana.processor.relational.sql_aggregates import calls
 from ikebana.processor.relational.sql_over import windows_of
 from ikebana.processor.relational.sql_refusals import has_groups, whole_number
-from ikebana.processor.relational.sql_scope import Froms, Item, Names, relation_item
+from ikebana.processor.relational.sql_scope import Froms, Names, relation_item
 from ikebana.processor.relational.sql_whole import (
     By,
     NamedQueries,
@@ -116,6 +116,8 @@ class OuterNames:
                     yield from self.of_query(view.node, view.views, around)
             case "TABLE_FUNCTION":
                 yield from self.of_parts(node["function"], views, around)
+            case "PIVOT":
+                yield from self.of_from(node["source"], views, around)
             case "JOIN":
                 left, right = (self.scope(node[side], views) for side in ("left", "right"))
                 yield from self.of_from(node["left"], views, around)
@@ -136,6 +138,10 @@ class OuterNames:
             case "TABLE_FUNCTION":
                 called = node["alias"] or node["function"]["function_name"]
                 names = [called, "ordinality"]
+            case "PIVOT":
+                fields = (each for _, each in self.scope(node["source"], views))
+                names = [name for each in fields if each is not _KEYS for name in each]
+                names += [*node["pivots"][0]["unpivot_names"], *node["unpivot_names"]]
             case _:
                 names = []
         aliases = node.get("column_name_alias") or []
@@ -174,7 +180,11 @@ class OuterNames:
         return names
 
 
-_USUAL = {"EXPRESSION_LIST": "valueslist", "TABLE_FUNCTION": "unnest"}
+_USUAL = {
+    "EXPRESSION_LIST": "valueslist",
+    "TABLE_FUNCTION": "unnest",
+    "PIVOT": "__unnamed_pivot",
+}
 _KEYS = (KEY, *(name for name, whole in SHORT.items() if whole == KEY))
 
 
@@ -313,6 +323,9 @@ def _supplied(
     """The parts of a query that reads outer columns in equalities of WHERE alone; else None."""
     if node["type"] != "SELECT_NODE" or (_is_grouped(node) and not _is_plain(node)):
         return None
+    if len(node["group_sets"]) > 1 and not all(node["group_sets"]):
+        # A set of nothing has a row even for outer values without rows.
+        return None
     scope = OuterNames(query.tables).scope(node["from_table"], with_views(node, views))
     pairs: list[tuple[Node, Node]] = []
     rest: list[Node] = []
@@ -374,7 +387,7 @@ def domain_of(
     """
     meant = names.all_meant(read)
     if len({item.alias for item, _ in meant}) > 1:
-        names.froms = Froms([query.item(names.froms, "around")], [], names.froms.merged)
+        names.froms = query.one(names.froms, "around")
         meant = names.all_meant(read)
     item, _ = meant[0]
     hidden = tuple(dict.fromkeys(each for _, each in meant))

@@ -9,13 +9,14 @@ over one collection is applied before joins, and a condition over several after 
 result is the same at every time.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ikebana.processor.linear.bound_query import PIVOT, SqlQueryError, types_of
-from ikebana.processor.linear.json_text import INSTANTS, quoted
+from ikebana.processor.linear.bound_query import PIVOT, SqlQueryError, query_tree, types_of
+from ikebana.processor.linear.json_text import INSTANTS, literal, quoted
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import (
+    TURNED,
     Node,
     column,
     conjuncts,
@@ -25,8 +26,14 @@ from ikebana.processor.linear.syntax import (
     tree,
     unplaced,
 )
-from ikebana.processor.relational.making import Table
-from ikebana.processor.relational.matching import JoinSide, aliases_of, equality, without_alias
+from ikebana.processor.relational.making import Table, struct, unused_name
+from ikebana.processor.relational.outer_joins import (
+    Item,
+    QualifiedColumn,
+    aliases_of,
+    equality,
+    without_alias,
+)
 from ikebana.processor.relational.sql_dependent import (
     OuterNames,
     SubqueryResult,
@@ -46,12 +53,11 @@ from ikebana.processor.relational.sql_joining import (
 from ikebana.processor.relational.sql_refusals import bounded_by, is_now, reads_now, refuse_now
 from ikebana.processor.relational.sql_scope import (
     Froms,
-    Item,
     Names,
-    QualifiedColumn,
+    columns_of,
     relation_item,
 )
-from ikebana.processor.relational.sql_subqueries import Gathered, Subqueries, rank
+from ikebana.processor.relational.sql_subqueries import Gathered, Subqueries
 from ikebana.processor.relational.sql_whole import (
     GreatestValues,
     NamedQueries,
@@ -91,23 +97,19 @@ def lateral_query(
 
 def lateral_join(
     query: QueryTranslation, views: NamedQueries, node: Node, called: str, left: Froms
-) -> tuple[Froms, Froms, Froms]:
-    """The items to the left, the result of the query, and their join.  Raises: QueryError."""
+) -> Froms:
+    """The items to the left joined with the result of the query.  Raises: QueryError."""
     names = Names(left)
     result, columns = _result(query, views, node, called, names, may_be_totals=True)
     if not result.is_total:
         right = replace(result.item, columns=columns)
         conditions = [*names.froms.conditions, *(equality(*pair) for pair in result.on)]
-        both = Froms([*names.froms.items, right], conditions, names.froms.merged)
-        return names.froms, Froms([right]), both
-    side = JoinSide(result.item.alias, result.item.relation)
-    fields = Gathered(query, names).attach(side, result.on, result.shown)
+        return Froms([*names.froms.items, right], conditions, names.froms.merged)
+    fields = Gathered(query, names).attach(result.item, result.on, result.shown)
     pairs = zip(columns, fields, strict=True)
     columns = tuple((of, name, field) for (of, name, _), field in pairs)
     (item,) = names.froms.items
-    every = replace(item, columns=(*item.columns, *columns))
-    both = Froms([every], [], names.froms.merged)
-    return names.froms, Froms([replace(item, columns=columns)]), both
+    return names.froms.of_one(replace(item, columns=(*item.columns, *columns)))
 
 
 def outer_lateral(
@@ -117,7 +119,7 @@ def outer_lateral(
 
     Raises: QueryError.
     """
-    names = Names(Froms([query.item(left, "joined")], [], left.merged))
+    names = Names(query.one(left, "joined"))
     result, columns = _result(query, views, node, called, names, may_be_totals=False)
     right: Item = replace(result.item, columns=columns)
     return names.froms, Froms([right]), [equality(*pair) for pair in result.on]
@@ -164,8 +166,7 @@ def filtered(
         else:
             names.froms.conditions.append(names.resolved(condition))
     subqueries = Subqueries(query, views, names, conjuncts(node["where_clause"]))
-    for condition in sorted(waiting, key=rank):
-        subqueries.add(condition)
+    subqueries.add_all(waiting)
     _bounded_after(query, names, left)
     return names
 
@@ -240,7 +241,7 @@ class _From:
             return with_elements(self._query, before, series_of(node))
         if self._is_read(before, node):
             called = self._called(node)
-            return lateral_join(self._query, self._views, node, called, before)[2]
+            return lateral_join(self._query, self._views, node, called, before)
         items = [*before.items, *self._leaf(node).items]
         return Froms(items, before.conditions, before.merged)
 
@@ -264,6 +265,9 @@ class _From:
                 relation = values(self._query, node)
             case "TABLE_FUNCTION":
                 return with_elements(self._query, None, series_of(node))
+            case "PIVOT" if node["unpivot_names"]:
+                source = self.froms(node["source"], is_filtered=False)
+                return Froms([_unpivoted(self._query, node, source)])
             case "PIVOT":
                 raise SqlQueryError(PIVOT, place)
             case other:
@@ -311,9 +315,9 @@ class _From:
                 if keeps[side]:
                     self._test(froms)
         if kind is not None or ref == "ASOF":
-            left = self._one(left)
+            left = self._query.one(left, "joined")
         if join != "INNER" or ref == "ASOF":
-            right = self._one(right)
+            right = self._query.one(right, "joined")
         if ref == "ASOF":
             right, conditions = self._as_of(node, left, right)
         else:
@@ -356,14 +360,10 @@ class _From:
             left, others, meets = outer_lateral(self._query, self._views, right, called, left)
             conditions = [*self._on(node, left, others), *meets]
             return self._joined(node, left, others, conditions)
-        _, _, both = lateral_join(self._query, self._views, right, called, left)
+        both = lateral_join(self._query, self._views, right, called, left)
         if kind is None:
             both.conditions += self._on(node, both, Froms())
         return filter_of_subqueries(self._query, self._views, node, both)
-
-    def _one(self, froms: Froms) -> Froms:
-        """Join several collections by their conditions to one."""
-        return Froms([self._query.item(froms, "joined")], [], froms.merged)
 
     def _with_elements(self, left: Froms, node: Node) -> Froms:
         """A join of rows with the elements of a list in one of their columns."""
@@ -413,7 +413,64 @@ class _From:
         keeps_right = OUTER.get(node["join_type"]) in ("right", "full")
         place = node.get("query_location")
         item, meets = as_of(self._query, first, second, conditions, place, keeps_right=keeps_right)
-        return Froms([item], [], right.merged), meets
+        return right.of_one(item), meets
+
+
+def _unpivoted(query: QueryTranslation, node: Node, source: Froms) -> Item:
+    """The rows of UNPIVOT: one for each of some columns, with its name and its value.
+
+    Raises: QueryError.
+    """
+    (item,) = query.one(source, "joined").items
+    names = Names(source.of_one(item))
+    (pivot,) = node["pivots"]
+    values = [each for entry in pivot["entries"] for each in _unpivot(entry, names)]
+    gone = [unplaced(each) for _, parts in values for each in parts]
+    (star,) = query_tree("SELECT *")["select_list"]
+    rest = [each for each in columns_of(star, names) if unplaced(each[1]) not in gone]
+
+    def sql(node: Node) -> str:
+        return text_of(without_alias(item.alias, node))
+
+    fields = [f"v{at}" for at, _ in enumerate(node["unpivot_names"])]
+    element = item.relation.free_column("element")
+    shown = [f"{quoted(element)}.{field}" for field in fields]
+    rows = ", ".join(
+        struct([("n", literal(name)), *zip(fields, map(sql, parts), strict=True)])
+        for name, parts in values
+    )
+    used: set[str] = set()
+    listed = [
+        *((name, sql(each)) for name, each in rest),
+        (pivot["unpivot_names"][0], f"{quoted(element)}.n"),
+        *zip(node["unpivot_names"], shown, strict=True),
+    ]
+    step = Sql(
+        flat_map=(element, f"[{rows}]"),
+        where=() if node["include_nulls"] else tuple(f"{each} IS NOT NULL" for each in shown),
+        select=tuple((unused_name(name, used), text) for name, text in listed),
+    )
+    table = query.making.linear(item.relation, "unpivot", step)
+    called = node["alias"] or "__unnamed_pivot"
+    return relation_item(query.free_alias(called), table, called, node["column_name_alias"])
+
+
+def _unpivot(entry: Node, names: Names) -> Iterator[tuple[str, list[Node]]]:
+    """The names behind IN of an UNPIVOT, each with the columns of its values."""
+    node = entry["star_expr"]
+    if node["class"] == "STAR":
+        yield from ((name, [each]) for name, each in columns_of(node, names))
+        return
+    is_row = node.get("function_name") == "row"
+    parts = [each["expression"] for each in node["arguments"]] if is_row else [node]
+    for part in parts:
+        if part["class"] != "COLUMN_REF":
+            problem = "UNPIVOT is of columns; compute one in a query in FROM"
+            raise SqlQueryError(problem, part.get("query_location"))
+    yield (
+        entry["alias"] or "_".join(map(names.called, parts)),
+        [names.resolved({**part, "alias": ""}) for part in parts],
+    )
 
 
 def with_subqueries(node: Node) -> list[Node]:
@@ -433,34 +490,24 @@ def filter_of_subqueries(
     """An inner join, filtered by the conditions that have subqueries."""
     names = Names(both)
     subqueries = Subqueries(query, views, names)
-    for condition in sorted(with_subqueries(node), key=rank):
-        subqueries.add(condition)
+    subqueries.add_all(with_subqueries(node))
     return names.froms
 
 
 def pair_filter(
     query: QueryTranslation, views: NamedQueries, node: Node
-) -> Callable[[Item], JoinSide] | None:
+) -> Callable[[Item], Item] | None:
     """A filter of an outer join's pairs by conditions with subqueries; None if it has none."""
     conditions = with_subqueries(node)
 
-    def test(pairs: Item) -> JoinSide:
+    def test(pairs: Item) -> Item:
         names = Names(Froms([pairs]))
         subqueries = Subqueries(query, views, names, are_resolved=True)
-        for condition in sorted(map(names.resolved, conditions), key=rank):
-            subqueries.add(condition)
+        subqueries.add_all(map(names.resolved, conditions))
         listed = [(name, column(pairs.alias, name)) for name in pairs.relation.types]
-        return JoinSide(pairs.alias, query.selected(names.froms, listed, "on"))
+        return Item(pairs.alias, query.selected(names.froms, listed, "on"))
 
     return test if conditions else None
-
-
-_TURNED = {
-    "COMPARE_LESSTHAN": "COMPARE_GREATERTHAN",
-    "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
-    "COMPARE_LESSTHANOREQUALTO": "COMPARE_GREATERTHANOREQUALTO",
-    "COMPARE_GREATERTHANOREQUALTO": "COMPARE_LESSTHANOREQUALTO",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -491,50 +538,95 @@ def _time_bounds(where: Node | None) -> tuple[list[_Bound], list[Node]]:
     return bounds, others
 
 
+_NEGATED = {
+    "COMPARE_LESSTHAN": "COMPARE_GREATERTHANOREQUALTO",
+    "COMPARE_GREATERTHAN": "COMPARE_LESSTHANOREQUALTO",
+    "COMPARE_LESSTHANOREQUALTO": "COMPARE_GREATERTHAN",
+    "COMPARE_GREATERTHANOREQUALTO": "COMPARE_LESSTHAN",
+}
+
+
 def _comparisons(node: Node) -> list[Node]:
-    """The two comparisons of a BETWEEN that reads the time; any other condition alone."""
-    if node["type"] != "COMPARE_BETWEEN" or not reads_now(node):
+    """The comparisons with the time that AND joins in a condition; any other condition alone.
+
+    One that OR joins with conditions that do not read the time is the last of these.
+    """
+    if not reads_now(node):
         return [node]
-    place = {"query_location": node.get("query_location")}
-    return [
-        {**tree(f"x {sign} y"), **place, "left": node["input"], "right": node[bound]}
-        for sign, bound in ((">=", "lower"), ("<=", "upper"))
-    ]
+    match node["type"]:
+        case "COMPARE_BETWEEN":
+            place = {"query_location": node.get("query_location")}
+            return [
+                {**tree(f"x {sign} y"), **place, "left": node["input"], "right": node[bound]}
+                for sign, bound in ((">=", "lower"), ("<=", "upper"))
+            ]
+        case "OPERATOR_NOT" if (inner := node["children"][0])["type"] in _NEGATED:
+            return [{**inner, "type": _NEGATED[inner["type"]]}]
+        case "CONJUNCTION_OR":
+            others = [each for each in node["children"] if not reads_now(each)]
+            timed = [each for each in node["children"] if reads_now(each)]
+            if len(timed) > 1 or has_subquery(others):
+                refuse_now(node)
+            (only,) = timed
+            return [{**node, "children": [*others, each]} for each in _comparisons(only)]
+    return [node]
 
 
 def _bound(node: Node) -> _Bound:
     """The bound that a comparison with the time is.  Raises: QueryError."""
-    if node["type"] in _TURNED and reads_now(node["left"]) != reads_now(node["right"]):
-        comparison, time, other = node["type"], node["right"], node["left"]
+    *others, compared = node["children"] if node["type"] == "CONJUNCTION_OR" else [node]
+    if compared["type"] in TURNED and reads_now(compared["left"]) != reads_now(compared["right"]):
+        comparison, time, other = compared["type"], compared["right"], compared["left"]
         if reads_now(other):
-            comparison, time, other = _TURNED[comparison], other, time
+            comparison, time, other = TURNED[comparison], other, time
         place = next(filter(is_now, own_nodes(time))).get("query_location")
         while (moved := _moved(time, other)) is not None:
-            time, other = moved
+            time, other, has_turned = moved
+            comparison = TURNED[comparison] if has_turned else comparison
         if is_now(time):
             is_upper = comparison.startswith("COMPARE_GREATERTHAN")
             is_after = comparison in ("COMPARE_GREATERTHANOREQUALTO", "COMPARE_LESSTHAN")
+            if others:
+                # Where another condition is true, no time bounds the row.
+                always = "infinity" if is_upper else "-infinity"
+                case = tree(f"CASE WHEN false OR false THEN '{always}'::TIMESTAMP ELSE x END")
+                (check,) = case["case_checks"]
+                either = {**check["when_expr"], "children": [tree("false"), *others]}
+                checks = [{**check, "when_expr": either}]
+                other = {**case, "case_checks": checks, "else_expr": other}
             return _Bound(other, is_upper, is_after, place)
     refuse_now(node)
     raise AssertionError("a condition that reads the time has no call of it")
 
 
-def _moved(time: Node, other: Node) -> tuple[Node, Node] | None:
-    """Both sides with an interval moved beside the other: `now - i < t` is `now < t + i`.
+def _moved(time: Node, other: Node) -> tuple[Node, Node, bool] | None:
+    """Both sides with a part of the side with the time moved to the other; whether they turned.
 
-    None if the side with the time is no sum with an interval.  Lengths of months depend on where
-    they begin, so such an interval stays.
+    `now - i < t` is `now < t + i`, `now - t < i` is `now < t + i`, and `t - now < i` is
+    `now > t - i`.  None if nothing can be moved.  In the first form, lengths of months depend on
+    where they begin, so such an interval `i` stays; to compare lengths, a month is 30 days.
     """
     sign = {"-": "+", "+": "-"}.get(time.get("function_name", ""))
     if sign is None or len(time["arguments"]) != 2:
         return None
-    first, length = (each["expression"] for each in time["arguments"])
-    if reads_now(length) and sign == "-":
-        first, length = length, first
-    if microseconds(length) is None:
+    first, second = (each["expression"] for each in time["arguments"])
+    if reads_now(second) and sign == "-":
+        first, second = second, first
+    is_of_now = reads_now(first) and not reads_now(second)
+    if is_of_now and microseconds(second) is not None:
+        return first, _sum(other, sign, second), False
+    length = microseconds(other, with_months=True)
+    if time["function_name"] != "-" or length is None:
         return None
-    arguments = [{"name": "", "expression": each} for each in (other, length)]
-    return first, {**tree(f"x {sign} y"), "arguments": arguments}
+    interval = tree(f"to_microseconds({length})")
+    if is_of_now:
+        return first, _sum(second, "+", interval), False
+    return (second, _sum(first, "-", interval), True) if reads_now(second) else None
+
+
+def _sum(one: Node, sign: str, other: Node) -> Node:
+    arguments = [{"name": "", "expression": each} for each in (one, other)]
+    return {**tree(f"x {sign} y"), "arguments": arguments}
 
 
 def _bounded(query: QueryTranslation, names: Names, bounds: Sequence[_Bound]) -> list[_Bound]:
@@ -559,8 +651,8 @@ def _bounded_after(query: QueryTranslation, names: Names, bounds: Sequence[_Boun
     """
     if not bounds:
         return
-    item = query.item(names.froms, "where")
-    names.froms = Froms([item], [], names.froms.merged)
+    names.froms = query.one(names.froms, "where")
+    (item,) = names.froms.items
     for each in bounds:
         if _aliases(names, each) != {item.alias}:
             raise SqlQueryError(

@@ -21,11 +21,11 @@ from ikebana.processor.kernels.window_values import Frame, FrameBound, WindowFun
 from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.syntax import Node, column, shown, text_of, tree
+from ikebana.processor.linear.syntax import TURNED, Node, column, shown, text_of, tree
 from ikebana.processor.relational.making import Listed, Table, struct, unused_name
-from ikebana.processor.relational.matching import (
+from ikebana.processor.relational.outer_joins import (
     Conditions,
-    JoinSide,
+    Item,
     Outer,
     aliases_of,
     anti_join,
@@ -40,17 +40,11 @@ from ikebana.processor.relational.matching import (
 )
 from ikebana.processor.relational.rows import Order, first_rows, set_operation, union_all
 from ikebana.processor.relational.sql_over import Over, WindowResult, with_functions
-from ikebana.processor.relational.sql_scope import Froms, Item, Merged, Names
+from ikebana.processor.relational.sql_scope import Froms, Merged, Names
 from ikebana.processor.relational.sql_whole import QueryTranslation
 
 OUTER: dict[str, Outer] = {"LEFT": "left", "RIGHT": "right", "OUTER": "full", "FULL": "full"}
 HALF = ("SEMI", "ANTI")
-_TURNED = {
-    "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
-    "COMPARE_GREATERTHANOREQUALTO": "COMPARE_LESSTHANOREQUALTO",
-    "COMPARE_LESSTHAN": "COMPARE_GREATERTHAN",
-    "COMPARE_LESSTHANOREQUALTO": "COMPARE_GREATERTHANOREQUALTO",
-}
 # How the left's value compares to the begin of the span that it is in, and to its end.
 _BOUNDS = {
     "COMPARE_GREATERTHAN": (">", "<="),
@@ -94,7 +88,7 @@ def outer(
     right: Item,
     conditions: Sequence[Node],
     of: Merged,
-    tested: Callable[[Item], JoinSide] | None = None,
+    tested: Callable[[Item], Item] | None = None,
 ) -> Item:
     """An outer join as one collection.
 
@@ -104,15 +98,14 @@ def outer(
     listed, columns = list(selection.listed), list(selection.columns)
     if kind != "left":
         _add_merged(kind, listed, columns, of)
-    first, second = (JoinSide(item.alias, item.relation) for item in (left, right))
     if tested is None:
-        on = by_side(conditions, {first.alias}, {second.alias})
-        relation = outer_join(query.making, first, second, on, listed, kind)
+        on = by_side(conditions, {left.alias}, {right.alias})
+        relation = outer_join(query.making, left, right, on, listed, kind)
     else:
         pairs = query.selected(Froms([left, right], [*conditions]), listed, "both")
         alias = query.free_alias("both")
         matched = tested(Item(alias, pairs, tuple(columns), selection.hidden))
-        relation = outer_of(query.making, first, second, matched, listed, kind)
+        relation = outer_of(query.making, left, right, matched, listed, kind)
     return Item(query.free_alias(kind), relation, tuple(columns), selection.hidden)
 
 
@@ -122,36 +115,35 @@ def semi_or_anti(
     left: Froms,
     right: Item,
     on: Callable[[Froms], Sequence[Node]],
-    tested: Callable[[Item], JoinSide] | None = None,
+    tested: Callable[[Item], Item] | None = None,
 ) -> Froms:
     """The rows of the left with a match in the right (SEMI), or without one (ANTI).
 
     `on` returns the conditions over a left, since the left may have to become one collection;
     `tested` is as in an outer join.
     """
-    side = JoinSide(right.alias, right.relation)
     if tested is not None:
-        one = Froms([query.item(left, "joined")], [], left.merged)
+        one = query.one(left, "joined")
         side, conditions = _tested_pairs(query, one.items[0], right, on(one), tested)
         return _matching(query, join, one, side, conditions)
     conditions = by_side(on(left), {each.alias for each in left.items}, {right.alias})
     if join == "SEMI" and not conditions.others and not conditions.left:
-        equalities, keys = keys_of(query.making, side, conditions, "semi")
+        equalities, keys = keys_of(query.making, right, conditions, "semi")
         items = [*left.items, Item(right.alias, keys)]
         return Froms(items, [*left.conditions, *equalities], left.merged)
-    one = Froms([query.item(left, "joined")], [], left.merged)
+    one = query.one(left, "joined")
     (first,) = one.items
-    return _matching(query, join, one, side, by_side(on(one), {first.alias}, {right.alias}))
+    return _matching(query, join, one, right, by_side(on(one), {first.alias}, {right.alias}))
 
 
 def _matching(
-    query: QueryTranslation, join: str, left: Froms, right: JoinSide, on: Conditions
+    query: QueryTranslation, join: str, left: Froms, right: Item, on: Conditions
 ) -> Froms:
     """The rows of one collection that meet a row of the right, or those that meet none."""
     (first,) = left.items
     take = semi_join if join == "SEMI" else anti_join
-    relation = take(query.making, JoinSide(first.alias, first.relation), right, on, "half")
-    return Froms([replace(first, relation=relation)], [], left.merged)
+    relation = take(query.making, first, right, on, "half")
+    return left.of_one(replace(first, relation=relation))
 
 
 def _tested_pairs(
@@ -159,8 +151,8 @@ def _tested_pairs(
     left: Item,
     right: Item,
     conditions: Sequence[Node],
-    tested: Callable[[Item], JoinSide],
-) -> tuple[JoinSide, Conditions]:
+    tested: Callable[[Item], Item],
+) -> tuple[Item, Conditions]:
     """Pairs that match by all conditions, and by what rows of the left meet theirs."""
     selection = query.selection([left, right])
     used = {name.lower() for name, _ in selection.listed}
@@ -284,7 +276,7 @@ def _order(
         one, other, comparison = _sides(condition)
         sides = aliases_of(one), aliases_of(other)
         if sides == ({right.alias}, {left.alias}):
-            one, other, comparison = other, one, _TURNED.get(comparison, "")
+            one, other, comparison = other, one, TURNED.get(comparison, "")
         elif sides != ({left.alias}, {right.alias}):
             comparison = ""
         if comparison in _BOUNDS:

@@ -46,7 +46,7 @@ from ikebana.processor.linear.syntax import (
 )
 from ikebana.processor.planning.aggregates import parsed_aggregate
 from ikebana.processor.planning.relations import Keys, KnownKeys
-from ikebana.processor.relational.making import Listed, Making, Table, struct, unused_name
+from ikebana.processor.relational.making import ColumnList, Listed, Making, Table, struct
 from ikebana.processor.relational.rows import Order, Sorted, first_rows, in_one_direction, ordering
 from ikebana.processor.relational.sql_aggregates import direction, parts_of
 from ikebana.processor.relational.sql_scope import Froms
@@ -151,23 +151,14 @@ class _Call(NamedTuple):
 class OverColumns:
     """Rewrites expressions of a SELECT over columns of one collection with window functions.
 
-    First all expressions are rewritten by `over` and `column`; then `table` makes the collection.
+    First all expressions are rewritten by `over`; then `table` makes the collection.
     """
 
     def __init__(self, listed: Listed) -> None:
-        self.columns: Listed = [each for each in listed if not windows_of(each[1])]
-        self._used = {name.lower() for name, _ in listed}
+        plain = [each for each in listed if not windows_of(each[1])]
+        self._columns = ColumnList(plain, [name for name, _ in listed])
         self._calls: list[_Call] = []
         self._columns_of: list[tuple[Node, str]] = []
-
-    def column(self, node: Node) -> str:
-        """The column of an expression over FROM; adds a hidden one if no column has it."""
-        plain = unplaced(node)
-        for name, other in self.columns:
-            if unplaced(other) == plain:
-                return name
-        self.columns.append((unused_name("by", self._used), node))
-        return self.columns[-1][0]
 
     def over(self, node: Node) -> Node:
         """Rewrite an expression over FROM and window functions.  Raises: SqlQueryError."""
@@ -179,7 +170,7 @@ class OverColumns:
                 # A name alone is a parameter of a lambda.
                 return None
             alias, field, *parts = node["column_names"]
-            name = self.column(column(alias, field))
+            name = self._columns.of(column(alias, field))
             return {**node, "column_names": [name, *parts], "alias": ""}
 
         result: Node = changed(node, change)
@@ -188,7 +179,7 @@ class OverColumns:
     def table(self, query: QueryTranslation, froms: Froms, most: tuple[Node, int] | None) -> Table:
         """The collection.  `most` is a rank and its bound: rows beyond it are left out."""
         limited = None if most is None else self._call(most[0])
-        there = self.columns or [("there", tree("true"))]
+        there = self._columns.listed or [("there", tree("true"))]
         table = selected(query, froms, there, "select")
         source = table
         by_window: dict[Over, list[_Call]] = {}
@@ -217,11 +208,12 @@ class OverColumns:
                 return name
         node = _in_own_order(node)
         called = node["function_name"].lower()
-        partition = tuple(dict.fromkeys(map(self.column, node["partitions"])))
+        partition = tuple(dict.fromkeys(map(self._columns.of, node["partitions"])))
         orders = tuple(
-            Order(self.column(each["expression"]), *direction(each)) for each in node["orders"]
+            Order(self._columns.of(each["expression"]), *direction(each))
+            for each in node["orders"]
         )
-        name = unused_name(short_name(called), self._used)
+        name = self._columns.unused(short_name(called))
         call_node = {**node, **{key: self.over_parts(node[key]) for key in _PARTS}}
         call_node["partitions"] = [column(each) for each in partition]
         call_node["orders"] = [

@@ -5,12 +5,15 @@ from typing import NamedTuple
 
 from ikebana.processor.linear.allowed import CLOCKS
 from ikebana.processor.linear.bound_query import SqlQueryError, constant
+from ikebana.processor.linear.json_text import ZONED
 from ikebana.processor.linear.scope import ExpressionError
-from ikebana.processor.linear.syntax import Node, has_subquery, own_nodes, text_of
+from ikebana.processor.linear.syntax import TURNED, Node, has_subquery, own_nodes, text_of
 
 NOW = "ikebana_now"
 NAMES_OF_NOW = (NOW, "mz_now", "now")
 """The names that the time of a read has in WHERE."""
+# What a cast of it to such a type leaves as it is.
+_MOMENTS = tuple(f" AS {kind})" for kind in ("TIMESTAMP", "TIMESTAMPTZ", ZONED))
 _FORM = (
     "ikebana_now() stands alone on one side of a comparison in WHERE, or beside an INTERVAL "
     "without months, as in placed > ikebana_now() - INTERVAL 30 DAYS; now() and mz_now() mean the "
@@ -20,7 +23,9 @@ OF_A_CLOCK = f"depends on more than the datum; for rows that leave in time {_FOR
 
 
 def is_now(node: Node) -> bool:
-    """Whether a node is a call of `ikebana_now`, by any of its names."""
+    """Whether a node is a call of `ikebana_now`, by any of its names, perhaps as a timestamp."""
+    if node["class"] == "CAST" and is_now(node["child"]):
+        return text_of(node).endswith(_MOMENTS)
     return node["class"] == "FUNCTION" and node["function_name"].lower() in NAMES_OF_NOW
 
 
@@ -162,7 +167,6 @@ def _place_of_limit(modifier: Node) -> int | None:
 
 # How much greater a bound is than the number that a rank is compared with.
 _BOUNDS = {"COMPARE_LESSTHANOREQUALTO": 0, "COMPARE_LESSTHAN": -1, "COMPARE_EQUAL": 0}
-_TURNED = {"COMPARE_GREATERTHANOREQUALTO": 0, "COMPARE_GREATERTHAN": -1, "COMPARE_EQUAL": 0}
 
 
 def bounded_by(condition: Node) -> tuple[Node, int] | None:
@@ -171,7 +175,7 @@ def bounded_by(condition: Node) -> tuple[Node, int] | None:
     if kind == "COMPARE_BETWEEN":
         bound = whole_number(condition["upper"])
         return None if bound is None else (condition["input"], bound)
-    for bounds, of, by in ((_BOUNDS, "left", "right"), (_TURNED, "right", "left")):
-        if kind in bounds and (bound := whole_number(condition[by])) is not None:
-            return condition[of], bound + bounds[kind]
+    for sign, of, by in ((kind, "left", "right"), (TURNED.get(kind, kind), "right", "left")):
+        if sign in _BOUNDS and (bound := whole_number(condition[by])) is not None:
+            return condition[of], bound + _BOUNDS[sign]
     return None

@@ -26,42 +26,13 @@ from ikebana.processor.linear.syntax import (
     unplaced,
 )
 from ikebana.processor.relational.making import Table
+from ikebana.processor.relational.outer_joins import ColumnOfItem, Item, QualifiedColumn
 from ikebana.processor.relational.sql_refusals import OF_A_CLOCK, refuse_now, refuse_stars
-
-QualifiedColumn = tuple[str, str, str]
-"""A column that a query may name: its qualifier, its name, and the field of the collection."""
 
 VALUES = "ikebana_subquery"
 """The qualifier of columns with values of subqueries."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A collection in FROM, under a unique alias, with the names of its columns.
-
-    A join of items is one item with the columns of all of them under their old qualifiers.
-    `hidden` are columns of queries around this one and values of subqueries: `*` leaves them out,
-    and a name means one of them only if no other column has the name.
-    """
-
-    alias: str
-    relation: Table
-    columns: tuple[QualifiedColumn, ...] = ()
-    hidden: tuple[QualifiedColumn, ...] = ()
-
-    def among(
-        self, qualifier: str | None, *, hidden: bool
-    ) -> list[tuple[str, str, "ColumnOfItem"]]:
-        """The columns with a qualifier (None: all), as (qualifier, name, place)."""
-        return [
-            (of, name, (self, (of, name, field)))
-            for of, name, field in (self.hidden if hidden else self.columns)
-            if qualifier is None or of.lower() == qualifier.lower()
-        ]
-
-
-ColumnOfItem = tuple[Item, QualifiedColumn]
-"""A column, and the item that has it."""
 _Field = TypeVar("_Field")
 
 
@@ -87,6 +58,10 @@ class Froms:
     conditions: list[Node] = field(default_factory=list)
     merged: Merged = field(default_factory=dict)
     """The columns of USING; `*` has each of them once."""
+
+    def of_one(self, item: Item) -> "Froms":
+        """The same with one item in place of all, and without conditions, which are tested."""
+        return Froms([item], [], self.merged)
 
     def named(self, name: str) -> tuple[str, str]:
         """The column that an unqualified name means, as (qualifier, name) in lower case."""

@@ -31,6 +31,7 @@ from ikebana.processor.linear.syntax import (
     columns,
     conjunction,
     has_subquery,
+    having,
     nodes,
     replaced,
     text_of,
@@ -318,18 +319,13 @@ def _with_effect(group: Sequence[Node]) -> list[Node]:
     return [each for each in group if matters or each["type"] != "ORDER_MODIFIER"]
 
 
-def _without_effect(value: Any) -> Iterator[int | None]:
+def _without_effect(tree: Node) -> list[int | None]:
     """The places of each ORDER BY that is dropped, in the order of the text."""
-    if isinstance(value, list):
-        for item in value:
-            yield from _without_effect(item)
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            if name != "modifiers":
-                yield from _without_effect(item)
-        if value.get("type") in _QUERIES:
-            for group in _groups(value["modifiers"]):
-                effective = _with_effect(group)
-                for each in group:
-                    if each not in effective:
-                        yield each["orders"][0]["expression"].get("query_location")
+    places: list[int | None] = [
+        each["orders"][0]["expression"].get("query_location")
+        for query in having(tree, "modifiers")
+        for group in _groups(query["modifiers"])
+        for each in group
+        if each not in _with_effect(group)
+    ]
+    return sorted(places, key=lambda at: at or 0)

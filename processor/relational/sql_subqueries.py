@@ -39,10 +39,10 @@ from ikebana.processor.linear.syntax import (
     unplaced,
 )
 from ikebana.processor.relational.making import Listed, Table, unused_name
-from ikebana.processor.relational.matching import (
+from ikebana.processor.relational.outer_joins import (
     Conditions,
     InputColumn,
-    JoinSide,
+    Item,
     anti_join,
     by_side,
     equality,
@@ -62,7 +62,7 @@ from ikebana.processor.relational.sql_dependent import (
     translate_dependent,
 )
 from ikebana.processor.relational.sql_refusals import has_groups
-from ikebana.processor.relational.sql_scope import VALUES, Froms, Item, Names
+from ikebana.processor.relational.sql_scope import VALUES, Froms, Names
 from ikebana.processor.relational.sql_whole import NamedQueries, QueryTranslation, Selection
 
 # Functions that are null if one of their arguments is.
@@ -111,6 +111,11 @@ class Subqueries:
             case _:
                 self.place([condition], is_strict=_is_strict(condition))
                 self._names.froms.conditions.append(self.resolved(condition))
+
+    def add_all(self, conditions: Iterable[Node]) -> None:
+        """Add conditions: first those that do not need one collection of all items."""
+        for condition in sorted(conditions, key=_rank):
+            self.add(condition)
 
     def place(self, parts: Any, *, is_strict: bool = False) -> None:
         """Join the subqueries in expressions; `resolved` then replaces them by columns.
@@ -249,9 +254,7 @@ class Subqueries:
             is_joined = False
         if is_joined:
             return self._gathered.joined(result, value)
-        return self._gathered.attached(
-            JoinSide(result.item.alias, result.item.relation), result.on, value
-        )
+        return self._gathered.attached(result.item, result.on, value)
 
     def _checked(self, result: SubqueryResult, value: Node) -> tuple[SubqueryResult, Node]:
         """One row of the result for each outer row, and its value, an error if it has several."""
@@ -267,8 +270,7 @@ class Subqueries:
         return replace(result, item=Item(alias, table)), checked
 
 
-def rank(condition: Node) -> int:
-    """The order of conditions: first those that do not need one collection of all items."""
+def _rank(condition: Node) -> int:
     if not has_subquery(condition):
         return 0
     is_one = condition["class"] == "SUBQUERY" and condition["subquery_type"] != "NOT_EXISTS"
@@ -369,7 +371,7 @@ class Gathered:
         right, on = self._matching(result, more)
         if is_negative:
             (item,) = froms.items
-            self._replace(anti_join(making, JoinSide(item.alias, item.relation), right, on, "not"))
+            self._replace(anti_join(making, item, right, on, "not"))
             return
         conditions, keys = keys_of(making, right, on, "in")
         froms.items.append(Item(right.alias, keys))
@@ -383,18 +385,16 @@ class Gathered:
         # Keys are never null, so after the outer join a null means that there is no match.
         first = column(right.alias, next(iter(keys.types)))
         there = {**tree("NULL IS NOT NULL"), "children": [first]}
-        return self.attached(JoinSide(right.alias, keys), pairs, there, on.left)
+        return self.attached(Item(right.alias, keys), pairs, there, on.left)
 
-    def _matching(
-        self, result: SubqueryResult, more: Sequence[Node]
-    ) -> tuple[JoinSide, Conditions]:
+    def _matching(self, result: SubqueryResult, more: Sequence[Node]) -> tuple[Item, Conditions]:
         """The right side of a semi-join, and its conditions, which have no `others`."""
-        right = JoinSide(result.item.alias, result.item.relation)
+        right = result.item
         conditions = [equality(*pair) for pair in result.on]
         on = by_side([*conditions, *more], self.names.aliases(), {right.alias})
         return self._by_values(right, on) if on.others else (right, on)
 
-    def _by_values(self, right: JoinSide, on: Conditions) -> tuple[JoinSide, Conditions]:
+    def _by_values(self, right: Item, on: Conditions) -> tuple[Item, Conditions]:
         """The distinct values of the left that match a row of the right by all conditions."""
         (item,) = self.names.froms.items
         read = columns([[one for one, _ in on.equalities], on.others])
@@ -419,7 +419,7 @@ class Gathered:
         pairs = null_safe(
             [*zip(around, (column(alias, name) for name in values.types), strict=True)]
         )
-        return JoinSide(alias, matches), Conditions(on.left, (), pairs, ())
+        return Item(alias, matches), Conditions(on.left, (), pairs, ())
 
     def joined(self, result: SubqueryResult, value: Node) -> Node:
         """Join a value as one more input of the inner join."""
@@ -433,7 +433,7 @@ class Gathered:
         return column(VALUES, name)
 
     def attached(
-        self, right: JoinSide, on: NodePairs, value: Node, conditions: Sequence[Node] = ()
+        self, right: Item, on: NodePairs, value: Node, conditions: Sequence[Node] = ()
     ) -> Node:
         """Add a value as one more column, by an outer join."""
         name = self._query.free_value()
@@ -444,7 +444,7 @@ class Gathered:
         return column(VALUES, name)
 
     def attach(
-        self, right: JoinSide, on: NodePairs, values: Listed, conditions: Sequence[Node] = ()
+        self, right: Item, on: NodePairs, values: Listed, conditions: Sequence[Node] = ()
     ) -> list[str]:
         """Add values by an outer join; without a match they are computed over nulls.
 
@@ -453,13 +453,12 @@ class Gathered:
         moved = self.left()
         pairs = tuple((renamed(one, moved), other) for one, other in on)
         (item,) = self.names.froms.items
-        left = JoinSide(item.alias, item.relation)
         used = {name.lower() for name in item.relation.types}
         fields = [unused_name(name, used) for name, _ in values]
         more = [(name, value) for name, (_, value) in zip(fields, values, strict=True)]
         by = Conditions(tuple(conditions), (), pairs, ())
-        listed = [*own_columns(left), *more]
-        self._replace(outer_join(self._query.making, left, right, by, listed, "left"))
+        listed = [*own_columns(item), *more]
+        self._replace(outer_join(self._query.making, item, right, by, listed, "left"))
         return fields
 
     def left(self) -> Mapping[InputColumn, InputColumn]:
@@ -481,7 +480,7 @@ class Gathered:
         alias = first.alias if self._are_resolved else query.free_alias("where")
         relation = query.selected(names.froms, selection.listed, "where")
         item = Item(alias, relation, selection.columns, selection.hidden)
-        names.froms = Froms([item], [], names.froms.merged)
+        names.froms = names.froms.of_one(item)
         places = ((of["column_names"][:2], name) for name, of in selection.listed)
         return {(of[0], of[1]): (alias, name) for of, name in places if len(of) > 1}
 
@@ -500,5 +499,4 @@ class Gathered:
     def _replace(self, relation: Table) -> None:
         """Replace the one collection by another one with the same columns."""
         (item,) = self.names.froms.items
-        new_item = replace(item, relation=relation)
-        self.names.froms = Froms([new_item], [], self.names.froms.merged)
+        self.names.froms = self.names.froms.of_one(replace(item, relation=relation))

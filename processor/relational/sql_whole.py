@@ -12,7 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ikebana.codecs.sql_type import JSON, VARCHAR, Array, List, SqlType, Struct, parts, type_of
-from ikebana.processor.linear.bound_query import SqlQueryError, columns_of, common_type
+from ikebana.processor.linear.bound_query import (
+    SqlQueryError,
+    columns_of,
+    common_type,
+)
 from ikebana.processor.linear.expressions import misfits
 from ikebana.processor.linear.json_text import field_of, quoted
 from ikebana.processor.linear.scope import KEY, SHORT, ExpressionError
@@ -23,16 +27,17 @@ from ikebana.processor.linear.syntax import (
     column,
     columns,
     equality_sides,
+    having,
     nodes,
     own_nodes,
     shown,
     text_of,
     tree,
-    unplaced,
 )
 from ikebana.processor.planning.joins.binding import overlapping
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.making import (
+    ColumnList,
     KnownRelations,
     Listed,
     Making,
@@ -43,10 +48,15 @@ from ikebana.processor.relational.making import (
     struct,
     unused_name,
 )
-from ikebana.processor.relational.matching import aliases_of, without_alias
+from ikebana.processor.relational.outer_joins import (
+    Item,
+    QualifiedColumn,
+    aliases_of,
+    without_alias,
+)
 from ikebana.processor.relational.recursion import RecursionLimits, recurring, recursive
 from ikebana.processor.relational.sql_refusals import refuse_before, refuse_now
-from ikebana.processor.relational.sql_scope import Froms, Item, Names, QualifiedColumn, no_table
+from ikebana.processor.relational.sql_scope import Froms, Names, no_table
 from ikebana.processor.relational.windows import FromCall, WindowCall
 
 NamedQueries = Mapping[str, "NamedQuery"]
@@ -145,19 +155,23 @@ class QueryTranslation:
         self._one: Table | None = None
         every = list(nodes(node))
         # A NATURAL JOIN is by any column.
-        natural = (each["ref_type"] == "NATURAL" for each in within(node, "ref_type"))
+        natural = (each["ref_type"] == "NATURAL" for each in having(node, "ref_type"))
+        # The rows of an UNPIVOT have all other columns.
+        unpivots = (bool(each["unpivot_names"]) for each in having(node, "unpivot_names"))
         of_places = ("STAR", "POSITIONAL_REFERENCE")
-        self._stars = any(each["class"] in of_places for each in every) or any(natural)
+        self._stars = (
+            any(each["class"] in of_places for each in every) or any(natural) or any(unpivots)
+        )
         self._mentioned = {
             name.lower()
             for each in every
             if each["class"] == "COLUMN_REF"
             for name in each["column_names"]
         }
-        for using in within(node, "using_columns"):
+        for using in having(node, "using_columns"):
             self._mentioned |= {name.lower() for name in using["using_columns"]}
         self.mentions_key = any(SHORT.get(name, name) == KEY for name in self._mentioned)
-        for each in within(node, "type"):
+        for each in having(node, "type"):
             refuse_before(each)
         self.tables = dict(self._tables(node))
         self._values = 0
@@ -186,7 +200,7 @@ class QueryTranslation:
         """The error of a frame with the place of the call, which DuckDB does not say."""
         calls = (
             each
-            for each in within(self._node, "start_expr")
+            for each in having(self._node, "start_expr")
             if _DISTANCES & {each["start"], each["end"]}
         )
         if error.at is None and error.problem.startswith("a RANGE frame"):
@@ -367,6 +381,12 @@ class QueryTranslation:
         relation = self.selected(froms, selection.listed, what)
         return Item(self.free_alias(what), relation, selection.columns, selection.hidden)
 
+    def one(
+        self, froms: Froms, what: str, only: Collection[tuple[str, ...]] | None = None
+    ) -> Froms:
+        """The one item that `item` makes of items, in place of them."""
+        return froms.of_one(self.item(froms, what, only))
+
     def selected(self, froms: Froms, listed: Listed, what: str) -> Table:
         """Select expressions from the join of items by their conditions."""
         if len(froms.items) == 1:
@@ -477,29 +497,20 @@ class QueryTranslation:
             raise SqlQueryError(str(error), window.place) from None
 
     def _collection(self, name: str, place: int | None) -> Table:
-        pending = dict.fromkeys(self._pipeline.pending)
-        collections: dict[str, object] = {
-            **self._pipeline.inputs,
-            **self._pipeline.operators,
-            **pending,
-        }
-        alike = [each for each in collections if each.lower() == name.lower()]
+        alike = [each for each in self._pipeline.names if each.lower() == name.lower()]
         if self._pipeline.hides(name):
             raise ReportedError
         if not alike:
-            raise no_table(name, collections, place)
-        actual = name if name in alike else alike[0]
+            raise no_table(name, self._pipeline.names, place)
         try:
-            if actual in self._pipeline or actual in pending:
-                return self._pipeline.relation(actual)
-            return self.making.rows_of(actual)
+            return self.making.collection(name if name in alike else alike[0])
         except MakingError as error:
             raise SqlQueryError(str(error), place) from None
 
 
 def _begin_of_query(node: Node) -> int | None:
     """The place of the first select list of a query."""
-    first = next(within(node, "select_list"), None)
+    first = next(having(node, "select_list"), None)
     return None if first is None else _begin(first)
 
 
@@ -566,19 +577,7 @@ def named_tables(value: Any, views: Collection[str] = ()) -> Iterator[Node]:
 
 def named(value: Any, name: str) -> Iterator[Node]:
     """References to a table or view of this name."""
-    return (n for n in within(value, "table_name") if n["table_name"].lower() == name)
-
-
-def within(value: Any, part: str) -> Iterator[Node]:
-    """All nodes of a tree with a part of this name, in the order of the text."""
-    if isinstance(value, list):
-        for item in value:
-            yield from within(item, part)
-    elif isinstance(value, dict):
-        if part in value:
-            yield value
-        for item in value.values():
-            yield from within(item, part)
+    return (n for n in having(value, "table_name") if n["table_name"].lower() == name)
 
 
 def _is_connected(froms: Froms) -> bool:
@@ -659,7 +658,7 @@ def with_elements(query: QueryTranslation, left: Froms | None, series: Series) -
     tree = Names(left).resolved(series.list)
     read = aliases_of(tree)
     if len(left.items) > 1 and (len(read) > 1 or series.keeps):
-        left = Froms([query.item(left, "joined")], [], left.merged)
+        left = query.one(left, "joined")
         tree = Names(left).resolved(series.list)
         read = aliases_of(tree)
     item = next((each for each in left.items if each.alias in read), left.items[0])
@@ -706,35 +705,26 @@ def selected(query: QueryTranslation, froms: Froms, listed: Listed, what: str) -
     """
     if not any(map(is_unnest, own_nodes([tree for _, tree in listed]))):
         return query.selected(froms, listed, what)
-    inner: Listed = []
-    used = {name.lower() for name, _ in listed}
-
-    def name_of(tree: Node, stem: str) -> str:
-        """The column of an expression in the collection before lists are unnested."""
-        for name, other in inner:
-            if unplaced(other) == unplaced(tree):
-                return name
-        inner.append((unused_name(stem, used), tree))
-        return inner[-1][0]
-
+    # The columns of the collection before lists are unnested.
+    inner = ColumnList([], [name for name, _ in listed])
     lists: dict[str, Node] = {}
-    element = unused_name("element", used)
+    element = inner.unused("element")
 
     def change(node: Node) -> Node | None:
         if is_unnest(node):
             if len(node["arguments"]) != 1:
                 problem = "unnest() in a select list takes one list"
                 raise SqlQueryError(problem, node.get("query_location"))
-            name = name_of(node["arguments"][0]["expression"], "list")
+            name = inner.of(node["arguments"][0]["expression"], "list")
             lists.setdefault(name, node)
             return column(element, name)
         if node["class"] != "COLUMN_REF" or len(node["column_names"]) < 2:
             return None
         alias, field, *more = node["column_names"]
-        return {**node, "column_names": [name_of(column(alias, field), "part"), *more]}
+        return {**node, "column_names": [inner.of(column(alias, field), "part"), *more]}
 
     select = [(name, text_of(changed(tree, change))) for name, tree in listed]
-    relation = query.selected(froms, inner, f"{what}.lists")
+    relation = query.selected(froms, inner.listed, f"{what}.lists")
     for name, node in lists.items():
         if not isinstance(type_of(kind := relation.types[name]), List | Array):
             problem = f"unnest() in a select list takes a list; this is {kind}"

@@ -26,7 +26,16 @@ from ikebana.processor.linear.database import rows_of
 from ikebana.processor.linear.json_text import INSTANTS, quoted
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.syntax import Node, closing, columns, replaced, text_of, tokens, tree
+from ikebana.processor.linear.syntax import (
+    Node,
+    closing,
+    columns,
+    having,
+    replaced,
+    text_of,
+    tokens,
+    tree,
+)
 from ikebana.processor.relational.making import Making, MakingError, Table, Translate, struct
 from ikebana.processor.relational.rows import distinct
 
@@ -219,7 +228,9 @@ def without_windows(text: str) -> tuple[str, Mapping[str, WindowCall]]:
     calls: dict[str, WindowCall] = {}
     if not any(f"{name}(" in text.lower().replace(" ", "") for name in _FORMS):
         return text, calls
-    for node in _calls(query_tree(text)):
+    for node in having(query_tree(text), "function"):
+        if node["function"].get("function_name", "").lower() not in _FORMS:
+            continue
         place = node["query_location"]
         name = next(each for each in free_names() if each not in text.lower())
         calls[name] = _call(node["function"], place)
@@ -235,17 +246,6 @@ def without_windows(text: str) -> tuple[str, Mapping[str, WindowCall]]:
 def free_names() -> Iterator[str]:
     """Names for what calls are replaced by."""
     return (f"w{number}_" for number in count())
-
-
-def _calls(value: object) -> list[Node]:
-    """All calls of window functions in FROM."""
-    if isinstance(value, list):
-        return [node for each in value for node in _calls(each)]
-    if not isinstance(value, dict):
-        return []
-    if value.get("type") == "TABLE_FUNCTION":
-        return [value] if value["function"]["function_name"].lower() in _FORMS else []
-    return [node for each in value.values() for node in _calls(each)]
 
 
 def _call(node: Node, place: int) -> WindowCall:
@@ -284,12 +284,16 @@ def _microseconds(node: Node, name: str, place: int) -> int:
     return length
 
 
-def microseconds(node: Node) -> int | None:
-    """The microseconds of a constant INTERVAL without months; None of anything else."""
+def microseconds(node: Node, *, with_months: bool = False) -> int | None:
+    """The microseconds of a constant INTERVAL; None of anything else.
+
+    Months have 30 days, as where SQL compares intervals; without `with_months` there may be none.
+    """
     text = text_of(node)
     with suppress(ExpressionError):
         if not columns(node) and types_of([text], {}) == ["INTERVAL"]:
             parts = f"datepart('month', {text}), datepart('year', {text}), epoch_us({text})"
             ((months, years, length),) = rows_of(f"SELECT {parts}")
-            return None if months or years or length is None else int(length)
+            has_months = (months or years) and not with_months
+            return None if has_months or length is None else int(length)
     return None

@@ -37,8 +37,7 @@ from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.typed_json import fit
 from ikebana.processor.planning.input_rows import encodings_of
-from ikebana.processor.planning.plan import Input
-from ikebana.processor.planning.planner import Reading
+from ikebana.processor.planning.plan import Input, Reading
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas

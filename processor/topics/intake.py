@@ -53,8 +53,8 @@ from ikebana.processor.planning.input_rows import (
     dating_query,
     scope_of_input,
 )
-from ikebana.processor.planning.plan import Input, Metadata
-from ikebana.processor.planning.planner import Branch, Reading
+from ikebana.processor.planning.plan import Input, Metadata, Reading
+from ikebana.processor.planning.planner import Branch
 from ikebana.processor.topics.event_time import Dated, Dating, EventTimes, Where
 from ikebana.processor.topics.input_codec import (
     ColumnTypes,

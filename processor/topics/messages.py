@@ -17,9 +17,8 @@ from ikebana.processor.base import calls
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.planning import planner
 from ikebana.processor.planning.input_rows import scope_of_input
-from ikebana.processor.planning.plan import Input
+from ikebana.processor.planning.plan import Input, Reading
 
 
 class Message(NamedTuple):
@@ -73,7 +72,7 @@ class MessageReader:
     Conditions on keys that the planner has pushed down drop messages before they are decoded.
     """
 
-    def __init__(self, source: Input, codec: Codec, reading: planner.Reading) -> None:
+    def __init__(self, source: Input, codec: Codec, reading: Reading) -> None:
         self._codec = codec
         self._called = f"input {source.name}: decoding messages"
         self.plain = codec if isinstance(codec, Plain) else None
@@ -237,7 +236,7 @@ _DEEP = f"could not decode {{}} as JSON: it is nested more than {DEEPEST} deep"
 
 
 def _key_test(
-    source: Input, reading: planner.Reading, scope: Scope
+    source: Input, reading: Reading, scope: Scope
 ) -> Callable[[Sequence[bytes | None]], list[bool]] | None:
     """Make a test of many keys at once; a key on which a condition fails passes."""
     if not reading.key_filters:

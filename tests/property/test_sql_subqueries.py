@@ -118,6 +118,20 @@ SHAPES = {
         "HAVING count(*) > 0)",
         "SELECT t.a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a HAVING count(*) = 0)",
     ),
+    "of grouping sets, of which one is of nothing": (
+        "SELECT t.a, z.* FROM t, LATERAL (SELECT d, count(*) AS n, sum(d) AS s, grouping(d) AS g "
+        "FROM u WHERE u.a = t.a GROUP BY ROLLUP (d)) z",
+        "SELECT t.a, z.* FROM t, LATERAL (SELECT d, count(e) AS n FROM u WHERE u.a < t.a "
+        "GROUP BY CUBE (d, e)) z",
+        "SELECT t.a FROM t WHERE t.a IN "
+        "(SELECT max(a) FROM u WHERE u.d > t.a GROUP BY ROLLUP (a))",
+        "SELECT t.a FROM t WHERE 0 IN (SELECT count(*) FROM u WHERE u.a < t.a "
+        "GROUP BY GROUPING SETS ((), (d)))",
+        "SELECT t.a, (SELECT count(*) FROM (SELECT sum(u.d) AS n FROM u WHERE u.a = t.a "
+        "GROUP BY GROUPING SETS ((), (u.d), ()))) AS n FROM t",
+        "SELECT t.a, (SELECT count(n) FROM (SELECT count(*) AS n FROM u WHERE u.a = t.a "
+        "GROUP BY GROUPING SETS ((), ()) HAVING count(*) < 2)) AS n FROM t",
+    ),
     "with windows": (
         "SELECT t.a, (SELECT max(n) FROM (SELECT row_number() OVER (ORDER BY u.d, u.e) AS n "
         "FROM u WHERE u.a = t.a) z) AS m FROM t",

@@ -55,8 +55,27 @@ TEMPORAL = (
             "> INTERVAL '1 millisecond' + now()",
             "BETWEEN now() - INTERVAL '1 millisecond' AND now()",
             "BETWEEN TIMESTAMP '1970-01-01 00:00:00.001' AND ikebana_now()",
+            "- now() < INTERVAL '1 millisecond'",
+            "- now() >= INTERVAL '-1 millisecond'",
+            "+ INTERVAL '1 millisecond' - now() BETWEEN INTERVAL 0 SECONDS AND INTERVAL 1 SECOND",
+            "< now()::TIMESTAMP OR c = 'x'",
         )
     ),
+    *(
+        f"SELECT a, c FROM t x WHERE {condition}"
+        for condition in (
+            f"now() - {MOMENT.format(500)} < INTERVAL '1 millisecond'",
+            f"INTERVAL '1 millisecond' >= now() - {MOMENT.format(0)}",
+            f"(now() - INTERVAL '1 millisecond') - {MOMENT.format(0)} <= INTERVAL 0 SECONDS",
+            f"now() - {MOMENT.format(0)} < INTERVAL 1 MONTH",
+            f"NOT now() > {MOMENT.format(500)}",
+            f"c = 'x' OR b > 1 OR {MOMENT.format(500)} > now()",
+            f"a = 1 OR now() BETWEEN {MOMENT.format(0)} AND {MOMENT.format(1500)}",
+            f"(c IS NULL OR NOT {MOMENT.format(0)} > now()) AND (b > 0 OR a > 1)",
+        )
+    ),
+    "SELECT x.a, y.d FROM t x JOIN u y ON x.a = y.a "
+    "WHERE y.d > 1 OR make_timestamp_ms(x.a + y.d) > now()",
     "SELECT a FROM t WHERE now() - INTERVAL '500 microseconds' < make_timestamp(a * 1000)",
     "SELECT d FROM u WHERE e > now() - INTERVAL '19782 days' AND now() >= make_timestamp_ms(d)",
 )
@@ -207,6 +226,17 @@ SHAPES = {
     ),
     "QUALIFY in place of a LIMIT that changes": (
         "SELECT a, b FROM t QUALIFY row_number() OVER (ORDER BY a, b) <= (SELECT max(d) FROM u)",
+    ),
+    "UNPIVOT": (
+        "UNPIVOT u ON a, d INTO NAME n VALUE v",
+        "SELECT * FROM u UNPIVOT INCLUDE NULLS (v FOR n IN (A, D AS x)) AS r",
+        "SELECT n, sum(v) AS s FROM (UNPIVOT (SELECT a, d FROM u) ON *) AS p(n, v) GROUP BY n",
+        "SELECT * FROM t UNPIVOT ((v, w) FOR n IN ((a, b), (b, a) AS z))",
+        "SELECT c, n, v FROM (UNPIVOT t ON COLUMNS('[ab]') INTO NAME n VALUE v) WHERE v > 1",
+        "SELECT x.n, y.d FROM t UNPIVOT (v FOR n IN (a)) AS x JOIN u AS y ON x.v = y.a",
+        "SELECT a, (SELECT max(v) FROM u UNPIVOT (v FOR n IN (a, d)) q WHERE q.v < t.b) m FROM t",
+        "SELECT * FROM (t JOIN u USING (a)) UNPIVOT (v FOR n IN (b, d))",
+        "SELECT * FROM t UNPIVOT (v FOR n IN (a)) UNPIVOT (w FOR m IN (b))",
     ),
     "PIVOT with a list of values": (
         "PIVOT t ON c IN ('x', 'y') USING sum(b) GROUP BY a",

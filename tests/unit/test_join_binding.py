@@ -147,7 +147,7 @@ def test_undeclared_fields_are_compared_as_the_data_they_are() -> None:
 
 
 def test_the_parameter_of_a_lambda_is_no_column() -> None:
-    """And one that has a column's name is refused where the column loses its alias."""
+    """And one that has a column's name gets another where the column loses its alias."""
     relations = {"r": Relation(Scope({"x": "BIGINT", "items": "BIGINT[]"}))}
     inputs = (JoinInput("a", "r"), JoinInput("b", "r"))
 
@@ -157,5 +157,5 @@ def test_the_parameter_of_a_lambda_is_no_column() -> None:
 
     (found,) = filters("len(list_filter(a.items, lambda y: y > a.x)) > 0")
     assert "a." not in found
-    with pytest.raises(JoinError, match='a parameter "x" has the name of a column'):
-        filters("len(list_filter(a.items, lambda x: x > a.x)) > 0")
+    (other,) = filters("len(list_filter(a.items, lambda x: x > a.x)) > 0")
+    assert "lambda x_: (x_ > x)" in other

@@ -43,8 +43,8 @@ from ikebana.processor.planning import outputs
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.input_rows import scope_of_input
 from ikebana.processor.planning.joins.query import Join, Retract
-from ikebana.processor.planning.plan import InputMode
-from ikebana.processor.planning.planner import Branch, Reading, physical
+from ikebana.processor.planning.plan import InputMode, Reading
+from ikebana.processor.planning.planner import Branch, physical
 from support.sql_oracle import plan_of as plan_of_views
 
 ROWS = Input("rows", ("rows",))

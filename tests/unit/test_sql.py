@@ -176,7 +176,7 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "line 1, column 46: ikebana_now() stands alone on one side of a comparison",
         ),
         (
-            "SELECT a FROM t WHERE now() - make_timestamp_ms(a) < INTERVAL 1 DAY",
+            "SELECT a FROM t WHERE now() - make_timestamp_ms(a) < to_days(a::INTEGER)",
             "line 1, column 23: now() depends on more than the datum",
         ),
         (
@@ -224,7 +224,8 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ("DESCRIBE t", "DESCRIBE, SHOW and SUMMARIZE are not supported; write a SELECT"),
         ("SELECT * FROM (SUMMARIZE t)", "DESCRIBE, SHOW and SUMMARIZE are not supported"),
         (
-            "SELECT a FROM t WHERE a = 1 OR make_timestamp_ms(a) > ikebana_now()",
+            "SELECT a FROM t WHERE ikebana_now() < make_timestamp_ms(5) "
+            "OR make_timestamp_ms(a) > ikebana_now()",
             "ikebana_now() stands alone on one side of a comparison in WHERE",
         ),
         (
@@ -265,8 +266,8 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "IN ('a', 'b') USING sum(x), since columns do not change with the rows",
         ),
         (
-            "SELECT * FROM t UNPIVOT (v FOR n IN (a, b))",
-            "line 1, column 26: PIVOT needs the list of its values",
+            "SELECT * FROM t UNPIVOT (v FOR n IN (a + 1, b))",
+            "line 1, column 40: UNPIVOT is of columns; compute one in a query in FROM",
         ),
         (
             "SELECT * FROM t PIVOT (sum(b) FILTER (WHERE a > 1) FOR c IN ('x'))",
@@ -323,11 +324,6 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         (
             "SELECT t.a FROM t ASOF JOIN u ON t.a >= u.a AND u.d > (SELECT min(d) FROM u z)",
             "a subquery in ON of an ASOF JOIN is not supported; write it",
-        ),
-        (
-            "SELECT t.a FROM t WHERE t.a IN (SELECT max(a) FROM u WHERE u.d > t.a GROUP BY "
-            "ROLLUP (a))",
-            "line 1, column 40: a grouping set of nothing in a query that reads one around it is",
         ),
         (
             "SELECT (SELECT a, d FROM u LIMIT 1) AS x FROM t",

@@ -31,8 +31,7 @@ from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.texts import counted, did_you_mean
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.planning.input_rows import dating_query
-from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.planning.planner import Reading
+from ikebana.processor.planning.plan import Input, Plan, Reading
 from ikebana.processor.topics.event_time import EventTimes, TimeBounds
 from ikebana.processor.topics.input_codec import (
     ColumnTypes,

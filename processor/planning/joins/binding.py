@@ -25,7 +25,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from ikebana.codecs.sql_type import Decimal, List, SqlType, Struct, Tuple, type_of
 from ikebana.processor.linear import expressions
@@ -46,6 +46,7 @@ from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import (
     TOO_DEEP,
     Node,
+    changed,
     column,
     conditions,
     equality_sides,
@@ -198,38 +199,17 @@ def _column_of(names: _Names, scopes: Mapping[str, Scope]) -> tuple[str, str]:
 
 def _with_names(node: Node, renamed: Callable[[_Names], _Names]) -> Node:
     """An expression with its columns renamed; the parameters of lambdas keep their names."""
+
+    def change(node: Node) -> Node | None:
+        if node["class"] != "COLUMN_REF":
+            return None
+        return {**node, "column_names": [*renamed(node["column_names"])]}
+
     try:
-        result: Node = _walked(node, renamed, frozenset())
+        result: Node = changed(node, change)
     except RecursionError:
         raise ExpressionError(TOO_DEEP) from None
     return result
-
-
-def _walked(value: Any, renamed: Callable[[_Names], _Names], bound: frozenset[str]) -> Any:
-    if isinstance(value, list):
-        return [_walked(item, renamed, bound) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if value.get("class") == "COLUMN_REF":
-        names = value["column_names"]
-        if names[0] in bound:
-            return value
-        new_names = renamed(names)
-        if new_names[0] in bound:
-            raise ExpressionError(f'a parameter "{new_names[0]}" has the name of a column')
-        return {**value, "column_names": list(new_names)}
-    if value.get("class") == "LAMBDA" and value.get("syntax_type") != "SINGLE_ARROW":
-        # `x -> y` on columns parses as a lambda, too, but is an access to JSON.
-        within = bound | _parameters(value["lhs"])
-        return {**value, "expr": _walked(value["expr"], renamed, within)}
-    return {name: _walked(item, renamed, bound) for name, item in value.items()}
-
-
-def _parameters(node: Node) -> frozenset[str]:
-    if node.get("class") == "COLUMN_REF":
-        return frozenset(node["column_names"][:1])
-    inner = (_parameters(argument["expression"]) for argument in node.get("arguments", []))
-    return frozenset().union(*inner)
 
 
 @functools.lru_cache(maxsize=4096)

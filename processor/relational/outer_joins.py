@@ -57,12 +57,38 @@ from ikebana.processor.relational.rows import distinct
 Outer = Literal["left", "right", "full"]
 
 
+QualifiedColumn = tuple[str, str, str]
+"""A column that a query may name: its qualifier, its name, and the field of the collection."""
+
+
 @dataclass(frozen=True, slots=True)
-class JoinSide:
-    """An input of a join under its alias, by which conditions name it."""
+class Item:
+    """An input of a join under a unique alias, by which conditions name it.
+
+    In a query it has the names of its columns.  A join of items is one item with the columns of
+    all of them under their old qualifiers.  `hidden` are columns of queries around this one and
+    values of subqueries: `*` leaves them out, and a name means one of them only if no other column
+    has the name.
+    """
 
     alias: str
     relation: Table
+    columns: tuple[QualifiedColumn, ...] = ()
+    hidden: tuple[QualifiedColumn, ...] = ()
+
+    def among(
+        self, qualifier: str | None, *, hidden: bool
+    ) -> list[tuple[str, str, "ColumnOfItem"]]:
+        """The columns with a qualifier (None: all), as (qualifier, name, place)."""
+        return [
+            (of, name, (self, (of, name, field)))
+            for of, name, field in (self.hidden if hidden else self.columns)
+            if qualifier is None or of.lower() == qualifier.lower()
+        ]
+
+
+ColumnOfItem = tuple[Item, QualifiedColumn]
+"""A column, and the item that has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +207,8 @@ def without_alias(alias: str, node: Node) -> Node:
 
 def semi_join(
     making: Making,
-    left: JoinSide,
-    right: JoinSide,
+    left: Item,
+    right: Item,
     on: Conditions,
     what: str,
     select: Listed | None = None,
@@ -200,15 +226,15 @@ def semi_join(
     return making.join(what, both, where, listed, cartesian=not on.equalities)
 
 
-def own_columns(side: JoinSide) -> Listed:
+def own_columns(side: Item) -> Listed:
     """All columns of a side, each under its own name."""
     return [(name, column(side.alias, name)) for name in side.relation.types]
 
 
 def _met_by_rows(
     making: Making,
-    left: JoinSide,
-    right: JoinSide,
+    left: Item,
+    right: Item,
     on: Conditions,
     what: str,
     listed: list[tuple[str, str]],
@@ -236,9 +262,7 @@ def _met_by_rows(
     return making.join(what, both, [f"{one} = {other}"], listed)
 
 
-def keys_of(
-    making: Making, right: JoinSide, on: Conditions, what: str
-) -> tuple[list[Node], Table]:
+def keys_of(making: Making, right: Item, on: Conditions, what: str) -> tuple[list[Node], Table]:
     """The equalities of the left with distinct keys of the right, and these keys.
 
     Without equalities the keys are one row if the right has a row, and else empty.
@@ -258,7 +282,7 @@ def keys_of(
     return equalities, distinct(making, selected, f"{what}.keys.once")
 
 
-def anti_join(making: Making, left: JoinSide, right: JoinSide, on: Conditions, what: str) -> Table:
+def anti_join(making: Making, left: Item, right: Item, on: Conditions, what: str) -> Table:
     """An anti-join: the rows of the left that match no row of the right."""
     rows, less = anti_join_parts(making, left, right, on, what, own_columns(left))
     # A subset of the rows has the unique columns of all of them.
@@ -266,7 +290,7 @@ def anti_join(making: Making, left: JoinSide, right: JoinSide, on: Conditions, w
 
 
 def anti_join_parts(
-    making: Making, left: JoinSide, right: JoinSide, on: Conditions, what: str, select: Listed
+    making: Making, left: Item, right: Item, on: Conditions, what: str, select: Listed
 ) -> list[Table]:
     """Two collections with an anti-join as their sum: all rows, and the negated matches."""
     matched = semi_join(making, left, right, on, f"{what}.met", select)
@@ -283,8 +307,8 @@ def anti_join_parts(
 
 def outer_join(
     making: Making,
-    left: JoinSide,
-    right: JoinSide,
+    left: Item,
+    right: Item,
     on: Conditions,
     select: Sequence[tuple[str, Node]],
     kind: Outer,
@@ -317,8 +341,8 @@ def outer_join(
 
 
 def _facts(
-    left: JoinSide,
-    right: JoinSide,
+    left: Item,
+    right: Item,
     on: Conditions,
     select: Sequence[tuple[str, Node]],
     kind: Outer,
@@ -346,7 +370,7 @@ def _facts(
 
 
 def outer_of(
-    making: Making, left: JoinSide, right: JoinSide, matched: JoinSide, select: Listed, kind: Outer
+    making: Making, left: Item, right: Item, matched: Item, select: Listed, kind: Outer
 ) -> Table:
     """Complete `matched`, the matching rows of an outer join, with the rows without a match.
 
@@ -365,8 +389,8 @@ def outer_of(
 
 def _alone(
     making: Making,
-    side: JoinSide,
-    other: JoinSide,
+    side: Item,
+    other: Item,
     on: Conditions,
     select: Sequence[tuple[str, Node]],
     what: str,
@@ -376,7 +400,7 @@ def _alone(
     return anti_join_parts(making, side, other, on, what, columns)
 
 
-def _with_nulls(node: Node, other: JoinSide) -> Node:
+def _with_nulls(node: Node, other: Item) -> Node:
     """An expression with nulls in place of all columns of a side."""
 
     def change(node: Node) -> Node | None:
@@ -432,52 +456,32 @@ def outer_inputs(join: DeltaJoin, left: ByAlias, full: ByAlias) -> tuple[OuterIn
     return tuple(inputs[alias] for alias in aliases if alias in inputs)
 
 
-@dataclass(frozen=True, slots=True)
-class _SoFar:
-    """The result so far: a side, and which of its columns has each column of an input."""
-
-    side: JoinSide
-    names: Mapping[InputColumn, InputColumn]
-
-    def of(self, node: Node) -> Node:
-        """Rewrite an expression over inputs as one over the result so far."""
-        result: Node = renamed(node, self.names)
-        return result
-
-    def listed(self, columns: Mapping[InputColumn, str]) -> Listed:
-        """A select list of columns of inputs, each with its new name."""
-        listed = [(name, self.of(column(*of))) for of, name in columns.items()]
-        # Rows count even if none of their columns is read, so there is one column.
-        return listed or [("there", tree("true"))]
-
-
 def outer_delta(
-    making: Making, sides: Sequence[JoinSide], join: DeltaJoin, outer: Sequence[OuterInput]
+    making: Making, sides: Sequence[Item], join: DeltaJoin, outer: Sequence[OuterInput]
 ) -> Table:
     """A delta join with outer inputs; its conditions are over the others.  Raises: MakingError."""
     parts = _read(sides, join, outer)
     by_alias = {side.alias: side for side in sides}
     rights = [by_alias[each.alias] for each in outer]
     inner = [side for side in sides if side not in rights]
-    so_far = _matching(making, inner, parts, cartesian=join.cartesian)
     select = parts.select
     if parts.key is not None:
         used = {name.lower() for name, _ in select}
         select = [*select, (unused_name("of_key", used), parts.key)]
+    alias = unused_name("joined", {each.lower() for each in by_alias})
+    joined, names = _matching(making, inner, parts, alias, cartesian=join.cartesian)
     for at, (each, right) in enumerate(zip(outer, rights, strict=True)):
-        there = [*so_far.names, *_columns(right)]
-        columns = parts.names_behind(there, at + 1)
-        is_last = each is outer[-1]
-        listed = [(name, so_far.of(node)) for name, node in select]
-        on = by_side(map(so_far.of, parts.on[at]), {so_far.side.alias}, {right.alias})
-        listed = listed if is_last else so_far.listed(columns)
-        relation = outer_join(making, so_far.side, right, on, listed, each.kind)
-        so_far = parts.so_far(relation, columns)
+        on = by_side(renamed(parts.on[at], names), {joined.alias}, {right.alias})
+        columns = parts.names_behind([*names, *_columns(right)], at + 1)
+        listed = select if each is outer[-1] else _listed(columns)
+        listed = [(name, renamed(node, names)) for name, node in listed]
+        joined = Item(alias, outer_join(making, joined, right, on, listed, each.kind))
+        names = {of: (alias, name) for of, name in columns.items()}
     if parts.key is None:
-        return so_far.side.relation
+        return joined.relation
     fields = tuple((name, quoted(name)) for name, _ in parts.select)
     step = Sql(select=fields, key=quoted(select[-1][0]))
-    return making.linear(so_far.side.relation, "keyed", step)
+    return making.linear(joined.relation, "keyed", step)
 
 
 class _Parts(NamedTuple):
@@ -488,13 +492,6 @@ class _Parts(NamedTuple):
     """The conditions of each outer input."""
     select: Listed
     key: Node | None
-    alias: str
-    """The alias of the result so far."""
-
-    def so_far(self, relation: Table, columns: Mapping[InputColumn, str]) -> _SoFar:
-        """The result so far, with columns of inputs under the names in `columns`."""
-        names = {of: (self.alias, name) for of, name in columns.items()}
-        return _SoFar(JoinSide(self.alias, relation), names)
 
     def names_behind(self, there: Iterable[InputColumn], behind: int) -> dict[InputColumn, str]:
         """The columns that are still read after `behind` outer inputs, with unique names."""
@@ -504,7 +501,14 @@ class _Parts(NamedTuple):
         return {of: unused_name("_".join(of), used) for of in there if of in read}
 
 
-def _read(sides: Sequence[JoinSide], join: DeltaJoin, outer: Sequence[OuterInput]) -> _Parts:
+def _listed(columns: Mapping[InputColumn, str]) -> Listed:
+    """A select list of columns of inputs, each with its new name."""
+    listed = [(name, column(*of)) for of, name in columns.items()]
+    # Rows count even if none of their columns is read, so there is one column.
+    return listed or [("there", tree("true"))]
+
+
+def _read(sides: Sequence[Item], join: DeltaJoin, outer: Sequence[OuterInput]) -> _Parts:
     every = {side.alias: side.relation for side in sides}
     where = _conditions(join.where, every, "where")
     read = aliases_of(where)
@@ -528,9 +532,7 @@ def _read(sides: Sequence[JoinSide], join: DeltaJoin, outer: Sequence[OuterInput
             )
     select = [(name, qualified(text, every, "select")) for name, text in join.select]
     key = None if join.key is None else qualified(join.key, every, "key")
-    return _Parts(
-        where, on, select, key, unused_name("joined", {alias.lower() for alias in every})
-    )
+    return _Parts(where, on, select, key)
 
 
 def _conditions(texts: Iterable[str], relations: Mapping[str, Table], part: str) -> list[Node]:
@@ -538,26 +540,25 @@ def _conditions(texts: Iterable[str], relations: Mapping[str, Table], part: str)
 
 
 def _matching(
-    making: Making, inner: Sequence[JoinSide], parts: _Parts, *, cartesian: bool
-) -> _SoFar:
-    """The join of the inputs that must match."""
+    making: Making, inner: Sequence[Item], parts: _Parts, alias: str, *, cartesian: bool
+) -> tuple[Item, Mapping[InputColumn, InputColumn]]:
+    """The join of the inputs that must match, and its columns for those of the inputs."""
     there = [each for side in inner for each in _columns(side)]
     if len(inner) == 1:
         (side,) = inner
         conditions = [text_of(without_alias(side.alias, node)) for node in parts.where]
         relation = making.where(side.relation, "where", *conditions)
-        return _SoFar(JoinSide(side.alias, relation), {each: each for each in there})
+        return Item(side.alias, relation), {each: each for each in there}
     columns = parts.names_behind(there, 0)
-    listed = _SoFar(inner[0], {}).listed(columns)
     relation = making.join(
         "matching",
         [(side.alias, side.relation) for side in inner],
         map(text_of, parts.where),
-        [(name, text_of(node)) for name, node in listed],
+        [(name, text_of(node)) for name, node in _listed(columns)],
         cartesian=cartesian,
     )
-    return parts.so_far(relation, columns)
+    return Item(alias, relation), {of: (alias, name) for of, name in columns.items()}
 
 
-def _columns(side: JoinSide) -> list[InputColumn]:
+def _columns(side: Item) -> list[InputColumn]:
     return [(side.alias, name) for name in (*side.relation.types, side.relation.key_name)]
