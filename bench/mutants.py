@@ -50,11 +50,7 @@ MUTANTS = (
         "self._all",
     ),
     Mutant("codecs/dms.py", "None if key_alone else", "None if False else"),
-    Mutant(
-        "codecs/dms.py",
-        "key_alone else self._images.row_with_nulls(data)",
-        "key_alone else self._images.row(data)",
-    ),
+    Mutant("codecs/dms.py", "looks=looks, nulls=True)", "looks=looks)"),
     Mutant(
         "codecs/goldengate.py",
         "whole = not self._images.declared.absent(before)",

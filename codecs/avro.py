@@ -19,7 +19,6 @@ from fastavro.io.binary_decoder import BinaryDecoder
 from fastavro.read import SchemaResolutionError
 from fastavro.schema import SchemaParseException
 
-from ikebana.codecs import canonical
 from ikebana.codecs.avro_compiler import (
     ALL,
     Compiler,
@@ -38,10 +37,11 @@ from ikebana.codecs.avro_schema import (
     locate,
     self_contained,
 )
-from ikebana.codecs.change import Change, Headers, Needs
+from ikebana.codecs.change import Headers, Needs
 from ikebana.codecs.column_encodings import encodings
 from ikebana.codecs.encodings import Convert
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.keys import DataDecoder
 from ikebana.codecs.plain import KeyedUpserts
 from ikebana.codecs.row_images import option
 from ikebana.errors import ConfigError
@@ -213,9 +213,7 @@ def _reason(error: Exception) -> str:
 
 
 class AvroUpserts(KeyedUpserts):
-    """Decodes keyed upserts with values in Avro; `needs.key` has the key columns.
-
-    A key in Avro or JSON may be any data; a key in bytes is taken as it is.
+    """Decodes keyed upserts with values in Avro, and keys in Avro, JSON or bytes.
 
     `needs.options` may have "framing", and "reader_schema", the JSON of the schema to pin for
     values.
@@ -231,62 +229,43 @@ class AvroUpserts(KeyedUpserts):
         key_format: Literal["avro", "json", "bytes"] = "avro",
     ) -> None:
         framing = framing_of(needs)
-        super().__init__(needs.key, key_format, _KEYS[key_format])
-        self._columns = needs.columns
-        names = None if self._columns is None else dict.fromkeys((*self._columns, *needs.key), ALL)
+        names = None if needs.columns is None else dict.fromkeys((*needs.columns, *needs.key), ALL)
         declared = encodings(needs.encodings)
-        key = Take((), needs.key, whole=True) if needs.key else Take()
-        self._keys = AvroDecoder(
-            schemas,
-            None,
-            framing,
-            part="key",
-            needs=Fields(encodings=declared),
-            takes=[key],
-        )
-        self._values = AvroDecoder(
+        values = AvroDecoder(
             schemas,
             needs.options.get("reader_schema"),
             framing,
             needs=Fields(names, declared, judges=needs.judges),
-            takes=[Take((), self._columns), key if needs.key else None],
+            takes=[Take((), needs.columns), _key(needs) if needs.key else None],
         )
         self._keys_in_headers = framing == "headers" and key_format == "avro"
+        rows = DataDecoder(values.decode, values.parts)
+        super().__init__("Avro", needs, key_format, keys_in_avro(schemas, needs), rows)
 
     def key(self, key: bytes | None) -> bytes | None:
         # Headers, which may name the schema, are not available here.
         return None if self._keys_in_headers else super().key(key)
 
-    def _row(self, row_key: bytes | None, value: bytes, headers: Headers) -> Change:
-        if (parts := self._values.parts(value, headers)) and (image := parts[0]) is not None:
-            return Change("upsert", parts[1] if self._key_columns else row_key, image)
-        try:
-            row = self._values.decode(value, headers)
-            if self._columns is not None or self._key_columns:
-                if not isinstance(row, dict):
-                    raise DecodeError("Avro value", "expected a record")
-                if self._key_columns:
-                    row_key = _key_of(row, self._key_columns, "value")
-                    if self._columns is not None:
-                        row = {name: row[name] for name in self._columns if name in row}
-            return Change("upsert", row_key, canonical.write(row))
-        except canonical.FAULTS as error:
-            fault = canonical.decode_error("Avro value", error)
-            raise DecodeError(fault.codec, fault.reason, key=row_key) from None
 
-    def _decoded_key(self, key: bytes, headers: Headers) -> bytes:
-        if self._key_format == "json":
-            data = canonical.decoder(Any)(key)
-        elif (parts := self._keys.parts(key, headers)) and parts[0] is not None:
-            return parts[0]
-        else:
-            data = self._keys.decode(key, headers)
-        if not self._key_columns:
-            return canonical.write(data)
-        return _key_of(data, self._key_columns, "key")
+def keys_in_avro(schemas: Schemas, needs: Needs) -> DataDecoder:
+    """Make the decoder of Kafka keys: of the key's columns, or the whole if it has none.
+
+    Raises:
+        ConfigError: the framing is not known.
+    """
+    only = dict.fromkeys(needs.key, ALL) if needs.key else None
+    keys = AvroDecoder(
+        schemas,
+        framing=framing_of(needs),
+        part="key",
+        needs=Fields(only, encodings(needs.encodings)),
+        takes=[_key(needs)],
+    )
+    return DataDecoder(keys.decode, keys.parts)
 
 
-_KEYS = {"avro": "Avro key", "json": "JSON key", "bytes": "key"}
+def _key(needs: Needs) -> Take:
+    return Take((), needs.key, needs.key) if needs.key else Take()
 
 
 def framing_of(needs: Needs) -> Framing:
@@ -296,9 +275,3 @@ def framing_of(needs: Needs) -> Framing:
         ConfigError: the framing is not known.
     """
     return cast(Framing, option(needs, "framing", *get_args(Framing)))
-
-
-def _key_of(row: Any, columns: Sequence[str], part: MessagePart) -> bytes:
-    if not isinstance(row, dict) or not all(name in row for name in columns):
-        raise DecodeError(f"Avro {part}", "it lacks a column of the key")
-    return canonical.key(row, columns)

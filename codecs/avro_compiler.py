@@ -11,7 +11,6 @@ decoded data.  `Take` says which parts of a message it writes: values, or some o
 records.
 """
 
-import re
 import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -29,10 +28,11 @@ from ikebana.codecs.avro_schema import (
     meaning_of,
     of_items,
     of_record,
+    semantics_of,
     unless,
 )
-from ikebana.codecs.column_encodings import DECIMAL, Encoding, of_name
-from ikebana.codecs.encodings import DIGITS, Convert
+from ikebana.codecs.column_encodings import Encoding
+from ikebana.codecs.encodings import Convert
 from ikebana.codecs.errors import DecodeError
 
 try:
@@ -346,13 +346,13 @@ _DEEPEST = 20
 class Take(NamedTuple):
     """A part of a message to take: the value at a path of fields, which is empty or a name.
 
-    With `names`, only these fields of a record are taken; if `whole`, it must have all of them.
+    With `names`, only these fields of a record are taken; a record must have the `required` ones.
     Without `names`, the value must be a record only if `record` says so.
     """
 
     path: tuple[str, ...] = ()
     names: Collection[str] | None = None
-    whole: bool = False
+    required: Collection[str] = ()
     record: bool = False
 
 
@@ -432,12 +432,11 @@ class _Planning:
                 raise _UncoveredError
             return at, None
         self._loosen(at)
+        if not {*take.required} <= {self.steps[each].key for each in step.order}:
+            raise _UncoveredError
         if take.names is None:
             return at, step.order
-        members = tuple(each for each in step.order if self.steps[each].key in take.names)
-        if take.whole and len(members) < len(set(take.names)):
-            raise _UncoveredError
-        return at, members
+        return at, tuple(each for each in step.order if self.steps[each].key in take.names)
 
     def _loosen(self, at: int) -> None:
         self.steps[at] = self.steps[at]._replace(loose=True)
@@ -536,58 +535,25 @@ def _step(kind: str, schema: Mapping[str, Any], context: _Context) -> ProgramSte
             raise _UncoveredError
     if context.needs is None or context.raw:
         return step
-    meaning = meaning_of(schema) if schema else None
-    if meaning is None and context.encoding is None:
+    meaning = semantics_of(schema) if schema else None
+    meant = None if meaning is None else meaning.convert
+    if meant is None and context.encoding is None:
         return step
-    if kind in ("null", "enum", "array") or (kind == "record" and meaning is None):
+    if kind in ("null", "enum", "array") or (kind == "record" and meant is None):
         raise _UncoveredError
-    if meaning is None:
+    if meaning is None or meant is None:
         assert context.encoding is not None
         return step._replace(form="", convert=composed(convert, context.encoding))
-    return _meant(step._replace(form="", convert=meaning), schema)
-
-
-def _meant(step: ProgramStep, schema: Mapping[str, Any]) -> ProgramStep:
-    """Plan how a value with a meaning is written, if there is a form for it."""
-    name, logical = schema.get("connect.name"), schema.get("logicalType")
-    kinds, form, scale = _KINDS_OF_FORMS.get(step.kind, ()), "", 0
-    utc = False
-    parameters = schema.get("connect.parameters")
-    if of_name(name, parameters) is not None:
-        form, scale = _SEMANTIC.get(name or "", ("", 0))
-        if name == DECIMAL:
-            form, scale = "decimal", int((parameters or {})["scale"])
-        utc = name == "io.debezium.time.ZonedTimestamp"
-    elif logical == "decimal":
-        form, scale = "decimal", int(schema.get("scale", 0))
-    elif match := _LOGICAL.fullmatch(logical or ""):
-        form, scale = match["form"] or "date", _DIGITS[match["unit"] or ""]
-        utc = logical is not None and logical.startswith("timestamp")
-    if form not in kinds or not 0 <= scale <= _LARGEST_SCALE:
-        return step
-    return step._replace(form=form, scale=scale, utc=utc)
+    form, digits, utc = meaning.form
+    if form not in _FORMS.get(kind, ()) or not 0 <= digits <= _LARGEST_SCALE:
+        form, digits, utc = "", 0, False
+    return step._replace(form=form, convert=meant, scale=digits, utc=utc)
 
 
 # Up to here a power of ten is exact as a double.
 _LARGEST_SCALE = 22
-_DIGITS = {"": 0, **DIGITS}
-_LOGICAL = re.compile(r"date|(?:local-)?(?P<form>timestamp|time)-(?P<unit>millis|micros|nanos)")
-_KINDS_OF_FORMS = {
+_FORMS = {
     **dict.fromkeys(("int", "long"), ("date", "time", "timestamp")),
     **dict.fromkeys(("bytes", "fixed"), ("decimal",)),
     "string": ("zoned",),
-}
-_SEMANTIC = {
-    "io.debezium.time.Date": ("date", 0),
-    "io.debezium.time.Time": ("time", 3),
-    "io.debezium.time.MicroTime": ("time", 6),
-    "io.debezium.time.NanoTime": ("time", 9),
-    "io.debezium.time.Timestamp": ("timestamp", 3),
-    "io.debezium.time.MicroTimestamp": ("timestamp", 6),
-    "io.debezium.time.NanoTimestamp": ("timestamp", 9),
-    "io.debezium.time.ZonedTimestamp": ("zoned", 0),
-    "io.debezium.time.IsoTimestamp": ("zoned", 0),
-    "org.apache.kafka.connect.data.Date": ("date", 0),
-    "org.apache.kafka.connect.data.Time": ("time", 3),
-    "org.apache.kafka.connect.data.Timestamp": ("timestamp", 3),
 }

@@ -59,24 +59,14 @@ from ikebana.codecs.avro_schema import (
 )
 from ikebana.codecs.encodings import Convert
 from ikebana.codecs.output_messages import (
-    MisfitError,
+    Forms,
     OutputShape,
-    ToDatum,
+    ToJson,
     Writers,
-    as_object,
-    datum_of,
-    datum_of_columns,
+    avro_scalars,
     has_names,
-    required,
 )
-from ikebana.codecs.sql_type import (
-    JSON,
-    Array,
-    List,
-    Map,
-    SqlType,
-    Struct,
-)
+from ikebana.codecs.sql_type import Array, List, Map, SqlType, Struct
 from ikebana.codecs.sql_type import Decimal as DecimalType
 
 _JSON = "io.debezium.data.Json"
@@ -209,39 +199,8 @@ _SOURCE = (
 @functools.lru_cache(maxsize=64)
 def writers(shape: OutputShape) -> Writers:
     """The writers of keys and values of a shape."""
-    write_key, write_value = _writer(key_schema(shape)), _writer(value_schema(shape))
-    key_datum = _key_datum(shape.key_type)
-    row = datum_of_columns(shape.columns)
-
-    def key_of(message: bytes) -> bytes:
-        return write_key(key_datum(_decode(message)))
-
-    def envelope_of(message: bytes) -> bytes:
-        event = _decode(message)
-        return write_value({**event, "before": row(event["before"]), "after": row(event["after"])})
-
-    def value_of(message: bytes) -> bytes:
-        datum = row(_decode(message))
-        if datum is None:
-            raise MisfitError("value", "STRUCT")
-        return write_value(datum)
-
-    return Writers(key_of, envelope_of if shape.envelope else value_of)
-
-
-def _key_datum(kind: SqlType) -> ToDatum:
-    if not isinstance(kind, Struct):
-        only = datum_of(kind, "key")
-        # In a key that is JSON, null is a value.
-        null = "null" if kind == JSON else None
-        return lambda value: null if value is None and null else required(only(value), "key", kind)
-    parts = [(name, of, datum_of(of, name)) for name, of in kind.fields]
-
-    def datum(value: Any) -> Any:
-        key = as_object(value, "key", kind)
-        return {name: required(each(key.get(name)), name, of) for name, of, each in parts}
-
-    return datum
+    key, value = _writer(key_schema(shape)), _writer(value_schema(shape))
+    return Forms(avro_scalars).writers(shape, key, value)
 
 
 def _writer(schema: Any) -> Callable[[Any], bytes]:
@@ -259,28 +218,19 @@ def _as_text(schema: Any) -> str:
     return msgspec.json.encode(schema).decode()
 
 
-class InJson:
-    """Keys or values of an output's topic as canonical JSON."""
+def back(schemas: Schemas, part: MessagePart) -> ToJson:
+    """A reader of keys, or values, as canonical JSON."""
+    decoder = AvroDecoder(schemas, framing=_FRAMING, part=part)
+    converts: dict[int | str, Convert | None] = {}
 
-    def __init__(self, schemas: Schemas, part: MessagePart) -> None:
-        self._schemas, self._part = schemas, part
-        self._decoder = AvroDecoder(schemas, framing=_FRAMING, part=part)
-        self._converts: dict[int | str, Convert | None] = {}
+    def in_json(message: bytes) -> bytes:
+        data = decoder.decode(message)
+        schema, _ = locate(_FRAMING, part, message)
+        if schema not in converts:
+            converts[schema] = _with_json(schemas.parsed(schema), {})
+        return canonical.write(converted(converts[schema], data))
 
-    def of(self, message: bytes | None) -> bytes | None:
-        """The JSON of a message; None for None.
-
-        Raises:
-            DecodeError: the message cannot be decoded.
-        """
-        if message is None:
-            return None
-        data = self._decoder.decode(message)
-        schema, _ = locate(_FRAMING, self._part, message)
-        if schema not in self._converts:
-            self._converts[schema] = _with_json(self._schemas.parsed(schema), {})
-        convert = self._converts[schema]
-        return canonical.write(converted(convert, data))
+    return in_json
 
 
 def _with_json(schema: Any, by_name: dict[str, Convert | None]) -> Convert | None:
@@ -304,9 +254,6 @@ def _with_json(schema: Any, by_name: dict[str, Convert | None]) -> Convert | Non
             by_name[schema["name"]] = of_record(None, fields)
             return by_name[schema["name"]]
     return None
-
-
-back = InJson
 
 
 class InsertedRows:

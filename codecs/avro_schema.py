@@ -30,7 +30,13 @@ from msgspec import UNSET
 
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Headers
-from ikebana.codecs.column_encodings import DECIMAL, PRECISION, Meaning, meaning_of_name
+from ikebana.codecs.column_encodings import (
+    DECIMAL,
+    PRECISION,
+    Meaning,
+    form_of,
+    meaning_of_name,
+)
 from ikebana.codecs.encodings import COUNTED, Convert, decimals
 from ikebana.codecs.errors import DecodeError
 
@@ -192,13 +198,18 @@ def _in_utc(name: str) -> Convert:
 
 def _timestamp(unit: str, utc: str, local: str) -> dict[str, Meaning]:
     name = f"timestamp-{unit}"
-    return {name: Meaning(utc, _in_utc(name)), f"local-{name}": Meaning(local, COUNTED[name])}
+    in_utc = Meaning(utc, _in_utc(name), form=form_of(name, utc=True))
+    return {name: in_utc, f"local-{name}": _counted(local, name)}
+
+
+def _counted(kind: str, name: str) -> Meaning:
+    return Meaning(kind, COUNTED[name], form=form_of(name))
 
 
 _LOGICAL = {
-    "date": Meaning("DATE", COUNTED["date"]),
-    "time-millis": Meaning("TIME", COUNTED["time-millis"]),
-    "time-micros": Meaning("TIME", COUNTED["time-micros"]),
+    "date": _counted("DATE", "date"),
+    "time-millis": _counted("TIME", "time-millis"),
+    "time-micros": _counted("TIME", "time-micros"),
     **_timestamp("millis", "TIMESTAMPTZ", "TIMESTAMP"),
     **_timestamp("micros", "TIMESTAMPTZ", "TIMESTAMP"),
     **_timestamp("nanos", "TIMESTAMP_NS", "TIMESTAMP_NS"),

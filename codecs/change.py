@@ -8,7 +8,7 @@ the codec converts no others.
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -51,10 +51,6 @@ class DeclaredColumns:
     def absent(self, image: Container[str]) -> tuple[str, ...]:
         """List the declared columns that an image lacks."""
         return tuple(name for name in self._types if name not in image)
-
-    def with_nulls(self, image: Mapping[str, Any]) -> dict[str, Any]:
-        """Add to an image a null for each declared column that it lacks."""
-        return {**dict.fromkeys(self._types), **image}
 
     def shows_key_alone(self, names: Collection[str], key: Collection[str]) -> bool:
         """Whether an image has only columns of the key, in a table with more columns."""
@@ -105,6 +101,19 @@ class Needs(msgspec.Struct, frozen=True):
         result must not depend on who else reads the input.
         """
         return name in self.key or name in self.encodings or self.declared.refuses(name)
+
+    def nulls(self) -> dict[str, None]:
+        """Nulls for the columns that each row must have: with `diffs`, the declared ones.
+
+        The table may have got a column after a row was written.  An old image of the row has null
+        there, and retracts the row only if the two are equal.
+        """
+        return self.declared_nulls() if self.diffs else {}
+
+    def declared_nulls(self) -> dict[str, None]:
+        """Nulls for the declared columns, as far as they are read."""
+        names = self.declared.to_look_for()
+        return dict.fromkeys(n for n in names if self.columns is None or n in self.columns)
 
     def read(self, names: Iterable[str] = ()) -> tuple[str, ...] | None:
         """List the columns to decode, together with `names`; None for all."""

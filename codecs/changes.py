@@ -31,14 +31,14 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro import AvroDecoder, framing_of
-from ikebana.codecs.avro_compiler import Fields, Take
+from ikebana.codecs.avro import AvroDecoder, framing_of, keys_in_avro
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.canonical import FAULTS, require_readable
 from ikebana.codecs.change import Change, Headers, Ignored, Needs
-from ikebana.codecs.debezium_rows import KeyDecoder, keys_in_json
+from ikebana.codecs.debezium_rows import keys_in_json
 from ikebana.codecs.encodings import instant_of
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.keys import KeyDecoder
 from ikebana.codecs.row_images import (
     RowImage,
     RowImages,
@@ -236,7 +236,7 @@ def in_json(needs: Needs) -> ChangesCodec:
         require_readable(value)
         return read(value)
 
-    return ChangesCodec(needs, decode, keys_in_json(needs))
+    return ChangesCodec(needs, decode, keys_in_json(_NAME, needs))
 
 
 def in_avro(schemas: Schemas, needs: Needs) -> ChangesCodec:
@@ -244,11 +244,9 @@ def in_avro(schemas: Schemas, needs: Needs) -> ChangesCodec:
 
     Raises: ConfigError, also for options of Avro: see `avro`.
     """
-    framing = framing_of(needs)
-    take = Take((), needs.key, whole=True) if needs.key else Take()
-    keys = AvroDecoder(schemas, None, framing, part="key", needs=Fields(), takes=[take])
-    values = AvroDecoder(schemas, needs.options.get("reader_schema"), framing)
-    return ChangesCodec(needs, values.decode, KeyDecoder(needs, keys.parts, keys.decode))
+    values = AvroDecoder(schemas, needs.options.get("reader_schema"), framing_of(needs))
+    keys = KeyDecoder(_NAME, needs, keys_in_avro(schemas, needs))
+    return ChangesCodec(needs, values.decode, keys)
 
 
 def _require_whole(needs: Needs, *, minimal: bool) -> None:

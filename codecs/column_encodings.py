@@ -20,7 +20,7 @@ import re
 from base64 import b64encode, urlsafe_b64decode
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
@@ -28,6 +28,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.canonical import DEEPEST, too_deep
 from ikebana.codecs.encodings import (
     COUNTED,
+    DIGITS,
     Convert,
     decimal_of,
     duration,
@@ -52,6 +53,17 @@ WIDEST_DECIMAL = 38
 """The most digits of SQL's decimals."""
 
 
+class Form(NamedTuple):
+    """How compiled code writes the normal form of a value; it is left to Python if this is "".
+
+    A count has `digits` of a second, and a decimal a scale; `utc` adds a "Z".
+    """
+
+    name: Literal["", "date", "time", "timestamp", "zoned", "decimal"] = ""
+    digits: int = 0
+    utc: bool = False
+
+
 class Meaning(NamedTuple):
     """The meaning that a semantic type gives to a value.
 
@@ -64,10 +76,17 @@ class Meaning(NamedTuple):
     type: str
     convert: Convert | None = None
     encoding: str | None = None
+    form: Form = Form()
+
+
+def form_of(count: str, *, utc: bool = False) -> Form:
+    """The form of a count, by its name among `encodings.COUNTED`."""
+    name, _, unit = count.partition("-")
+    return Form(cast(Any, name), DIGITS.get(unit, 0), utc)
 
 
 def _counted(kind: str, name: str) -> Meaning:
-    return Meaning(kind, COUNTED[name], name)
+    return Meaning(kind, COUNTED[name], name, form_of(name))
 
 
 # The types io.debezium.time.Iso… have no zone, although Debezium writes "Z".  A TIME of SQL has
@@ -81,10 +100,14 @@ _MEANINGS: dict[str, Meaning] = {
     "io.debezium.time.Timestamp": _counted("TIMESTAMP", "timestamp-millis"),
     "io.debezium.time.MicroTimestamp": _counted("TIMESTAMP", "timestamp-micros"),
     "io.debezium.time.NanoTimestamp": _counted("TIMESTAMP_NS", "timestamp-nanos"),
-    "io.debezium.time.ZonedTimestamp": Meaning("TIMESTAMPTZ", zoned_timestamp),
+    "io.debezium.time.ZonedTimestamp": Meaning(
+        "TIMESTAMPTZ", zoned_timestamp, form=Form("zoned", utc=True)
+    ),
     "io.debezium.time.IsoDate": Meaning("DATE", iso_date),
     "io.debezium.time.IsoTime": Meaning("TIME", partial(zoned_time, zone="")),
-    "io.debezium.time.IsoTimestamp": Meaning("TIMESTAMP", partial(zoned_timestamp, zone="")),
+    "io.debezium.time.IsoTimestamp": Meaning(
+        "TIMESTAMP", partial(zoned_timestamp, zone=""), form=Form("zoned")
+    ),
     "org.apache.kafka.connect.data.Date": _counted("DATE", "date"),
     "org.apache.kafka.connect.data.Time": _counted("TIME", "time-millis"),
     "org.apache.kafka.connect.data.Timestamp": _counted("TIMESTAMP", "timestamp-millis"),
@@ -122,7 +145,7 @@ def meaning_of_name(
         kind = decimal_type(precision, scale)
         # Without a scale, "decimal" takes that of the column's type.
         needed = "decimal" if scale >= 0 and kind != "VARCHAR" else f"decimal:{scale}"
-        return Meaning(kind, decimal_of(scale, binary), needed)
+        return Meaning(kind, decimal_of(scale, binary), needed, Form("decimal", scale))
     if name == "io.debezium.data.VariableScaleDecimal":
         # Texts are exact for any number of digits.
         return Meaning("VARCHAR", variable_decimal(binary))

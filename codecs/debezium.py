@@ -27,7 +27,6 @@ decimal.handling.mode to string.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -38,7 +37,9 @@ from ikebana.codecs.canonical import FAULTS, require_readable
 from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.column_encodings import Schema
 from ikebana.codecs.debezium_rows import (
+    NAME,
     VALUE,
+    DebeziumEvents,
     DebeziumTables,
     Image,
     Opening,
@@ -46,14 +47,12 @@ from ikebana.codecs.debezium_rows import (
     Row,
     Rows,
     Unavailable,
-    derived_operation,
     keys_in_json,
     unavailable_of,
-    without_operation,
 )
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import ADDED_PREFIX
-from ikebana.codecs.row_images import delete_changes, update_changes
+from ikebana.codecs.row_images import delete_changes
 from ikebana.errors import ConfigError
 
 try:
@@ -62,7 +61,6 @@ except ImportError:
     CompiledRows = None  # type: ignore[assignment,misc]
 
 _NOTHING = Raw()
-_NULL = Raw(b"null")
 # Messages with schemas always miss: after so many misses in a row the compiled code gives up.
 _MOST_MISSES = 64
 
@@ -90,7 +88,10 @@ class Envelope(msgspec.Struct):
     tableChanges: Raw = _NOTHING
 
 
-class Debezium:
+_Event = tuple[Envelope, PayloadPlan]
+
+
+class Debezium(DebeziumEvents[_Event]):
     """Decodes the messages of a Debezium connector.
 
     `needs.options` may have "unavailable_placeholder", if the connector's is not the default.
@@ -106,19 +107,20 @@ class Debezium:
     """
 
     def __init__(self, needs: Needs) -> None:
-        self._keys = keys_in_json(needs)
-        self._before, self._diffs, self._declared = needs.before, needs.diffs, needs.declared
-        self._tables = DebeziumTables(needs.tables) if needs.tables is not None else None
+        super().__init__(needs, keys_in_json(NAME, needs))
+        self._declared = needs.declared
         unavailable = unavailable_of(needs)
-        self._unread = () if needs.columns is None else (*{*needs.key} - {*needs.columns},)
         self._rows = Rows(needs.read(needs.key), unavailable, needs.encodings, needs.judges)
         self._key_rows = Rows(needs.key, unavailable, needs.encodings)
-        # Old rows are parsed only if they, or their keys, are read.
-        self._old_rows = self._rows if needs.before else self._key_rows if needs.key else None
+        self._readers = {
+            "after": self._rows,
+            # Old rows are parsed only if they, or their keys, are read.
+            "before": self._rows if needs.before else self._key_rows,
+        }
         # Drift compares the columns that are read.  Diffs need complete old images.
         self._compares_names = needs.diffs and needs.columns is not None
         self._opening = Opening(Envelope | None, self._rows.bare, self._planned)
-        self._source = canonical.decoder(Source | None)
+        self._names = canonical.decoder(Source | None)
         fits = CompiledJson.fits(needs)
         self._compiled = CompiledJson(needs, unavailable, self._keys.needed) if fits else None
 
@@ -135,94 +137,44 @@ class Debezium:
                 if self._compiled and (usual := self._compiled.changes(key, value)):
                     return usual
                 require_readable(value)
-            return self._changes(key, value)
+            return self._changes(self._opened(value), key, None)
         except FAULTS as error:
             raise self._keys.refused(VALUE, error, self._images(value), key) from None
 
-    def _changes(self, key: bytes | None, value: bytes | None) -> Sequence[Change] | Ignored:
+    def _opened(self, value: bytes | None) -> _Event | None:
         envelope, plan = (None, ()) if value is None else self._opening.open(value)
-        if envelope is None:
-            return Ignored("tombstone") if self._tables else self._keys.repeated(key)
-        op = envelope.op
-        if op is UNSET or op is None:
-            op = self._derived_operation(envelope)
-        if op is None:
-            has = partial(_has, envelope)
-            return without_operation(has, envelope.before or envelope.after)
-        if op == "m":
-            return Ignored("message")
-        if self._tables and not self._in_selected_table(self._tables, envelope.source):
-            return Ignored("table")
-        if op in ("c", "u", "r"):
-            return self._upsert(key, envelope, plan, updates=op == "u")
-        if op == "d":
-            return self._delete(key, envelope, plan)
-        if op == "t":
-            return [Change("truncate")]
-        raise DecodeError(VALUE, 'field "op" is none of c, u, r, d, t, m')
+        return None if envelope is None else (envelope, plan)
 
-    def _in_selected_table(self, tables: DebeziumTables, source: Raw) -> bool:
-        names = (self._source(source) if source else None) or Source()
-        return tables.selects(names.db, names.schema, names.table or names.collection)
+    def _has(self, event: _Event, name: str) -> bool:
+        return bool(getattr(event[0], name))
 
-    def _upsert(
-        self, key: bytes | None, envelope: Envelope, plan: PayloadPlan, *, updates: bool
-    ) -> Sequence[Change]:
-        new = self._rows.read(envelope.after, plan)
-        if new is None:
-            raise DecodeError(VALUE, 'field "after" is null or missing')
-        keyed = bool(self._keys.columns)
-        new_key = self._keys.of_row(new.row) if keyed else self._keys.needed(key)
-        if not updates:
-            return [Change("upsert", new_key, self._image(new.row), None, new.absent)]
-        old_key, before = new_key, None
-        old = self._old_rows.read(envelope.before, plan) if self._old_rows else None
-        if old is not None:
-            old_key = self._keys.of_row({**new.row, **old.row}) if keyed else new_key
-            if self._before and self._is_whole(old, new, envelope):
-                before = self._image(old.row)
-        return update_changes(old_key, new_key, self._image(new.row), before, new.absent)
+    def _operation(self, event: _Event) -> str | None:
+        return None if (op := event[0].op) is UNSET else op
 
-    def _delete(
-        self, key: bytes | None, envelope: Envelope, plan: PayloadPlan
-    ) -> Sequence[Change]:
-        old = self._old_rows.read(envelope.before, plan) if self._old_rows else None
-        old_key = self._keys.of_deleted(old.row if old else None, key)
-        if not self._before or old is None or old.absent:
-            return [delete_changes(old_key, None)]
-        there = old.document or self._is_row(envelope.before, old_key)
-        return [delete_changes(old_key, self._image(old.row) if there else None)]
+    def _source(self, event: _Event) -> Sequence[str | None]:
+        source = event[0].source
+        names = (self._names(source) if source else None) or Source()
+        return names.db, names.schema, names.table or names.collection
 
-    def _derived_operation(self, event: Envelope) -> str | None:
-        after = bool(event.after) and event.after != _NULL
-        before = event.before != _NULL if event.before else None
-        return derived_operation(after=after, before=before, diffs=self._diffs)
+    def _read(self, event: _Event, name: str) -> Image | None:
+        return self._readers[name].read(getattr(event[0], name), event[1])
 
-    def _is_row(self, before: Raw, key: bytes | None) -> bool:
-        """Whether the image of a deleted row has columns, and more than the key if there are more.
-
-        Only this image and the declared columns show which columns the table had.
-        """
-        names = self._rows.names(before)
+    def _is_row(self, event: _Event, old: Image, key: bytes | None) -> bool:
+        # Only this image and the declared columns show which columns the table had.
+        if old.document:
+            return True
+        names = self._rows.names(event[0].before)
         of_key = canonical.decode(key) if key and self._declared else None
         if not isinstance(of_key, dict):
             return bool(names)
         return not self._declared.shows_key_alone(names, of_key)
 
-    def _is_whole(self, old: Image, new: Image, envelope: Envelope) -> bool:
-        """Whether an old image has all columns that the new one has."""
-        if old.absent:
-            return False
+    def _is_whole(self, event: _Event, old: Image, new: Image) -> bool:
         if old.document or new.document:
             return True
         if self._compares_names:
-            return self._rows.names(envelope.after) <= self._rows.names(envelope.before)
+            return self._rows.names(event[0].after) <= self._rows.names(event[0].before)
         return {*new.row, *filter(self._rows.reads, new.absent)} <= old.row.keys()
-
-    def _image(self, row: Row) -> bytes:
-        for name in self._unread:
-            row.pop(name, None)
-        return canonical.write(row)
 
     def _planned(self, schema: Schema) -> PayloadPlan:
         images = {field.field: field for field in schema.fields or ()}
@@ -231,7 +183,7 @@ class Debezium:
 
     def _images(self, value: bytes | None) -> Iterator[Row]:
         """The images of a message that may have the row's key."""
-        envelope, plan = (None, ()) if value is None else self._opening.open(value)
+        envelope, plan = self._opened(value) or (None, ())
         for raw in (envelope.after, envelope.before) if envelope else ():
             if image := self._key_rows.read(raw, plan):
                 yield image.row
@@ -255,7 +207,10 @@ class CompiledJson:
         # Unavailable values must be noticed even if they are not read.
         self._reads_all = needs.columns is None
         self._kafka_key = kafka_key
-        self._event = CompiledRows(needs.columns, needs.key, before=needs.before).event
+        rows = CompiledRows(needs.columns, needs.key, before=needs.before)
+        if nulls := needs.nulls():
+            rows.require(nulls)
+        self._event = rows.event
         self._misses = 0
 
     @staticmethod
@@ -281,10 +236,6 @@ class CompiledJson:
         return [Change("upsert", row_key or self._kafka_key(key), after, before, (), replaces)]
 
 
-def _has(event: Envelope, name: str) -> bool:
-    return bool(getattr(event, name))
-
-
 # Events flattened to rows, as Debezium's ExtractNewRecordState writes them.
 #
 # A value is the row itself, an upsert of its key.  A null value is a delete, and so is a row with
@@ -300,6 +251,8 @@ def _has(event: Envelope, name: str) -> bool:
 
 # Debezium writes this field so, whatever the prefix of added fields is.
 _DELETED = "__deleted"
+_FLAT = f"flat {NAME}"
+_FLAT_VALUE = f"{_FLAT} value"
 _NAMED = ("op", "table", "db", "schema", "source_table", "source_db", "source_schema")
 
 
@@ -317,7 +270,7 @@ class DebeziumFlat:
         self._prefix = needs.options.get("prefix", ADDED_PREFIX)
         if not self._prefix:
             raise ConfigError('option "prefix" must not be empty')
-        self._keys = keys_in_json(needs)
+        self._keys = keys_in_json(_FLAT, needs)
         self._before = needs.before
         self._tables = DebeziumTables(needs.tables) if needs.tables is not None else None
         self._declared = needs.declared
@@ -340,7 +293,7 @@ class DebeziumFlat:
                 require_readable(value)
             return self._changes(key, value)
         except FAULTS as error:
-            raise self._keys.refused(VALUE, error, self._images(value), key) from None
+            raise self._keys.refused(_FLAT_VALUE, error, self._images(value), key) from None
 
     def _changes(self, key: bytes | None, value: bytes | None) -> Sequence[Change] | Ignored:
         if value is None:
@@ -357,7 +310,8 @@ class DebeziumFlat:
         if op == "t":
             return [Change("truncate")]
         if op not in (None, "c", "u", "r", "d"):
-            raise DecodeError(VALUE, f'field "{self._marks["op"]}" is none of c, u, r, d, t, m')
+            name = self._marks["op"]
+            raise DecodeError(_FLAT_VALUE, f'field "{name}" is none of c, u, r, d, t, m')
         if op == "d" or _is_deleted(row):
             whole = self._before and not absent and self._keys.columns_in(row)
             gone_key = self._keys.of_deleted(row, key)
@@ -407,7 +361,7 @@ def _text(row: Row, name: str) -> str | None:
     text = row.get(name)
     if text is None or isinstance(text, str):
         return text
-    raise DecodeError(VALUE, f'field "{name}" is no text')
+    raise DecodeError(_FLAT_VALUE, f'field "{name}" is no text')
 
 
 def _is_deleted(row: Row) -> bool:
@@ -416,4 +370,4 @@ def _is_deleted(row: Row) -> bool:
         return False
     if mark in (True, "true"):
         return True
-    raise DecodeError(VALUE, f'field "{_DELETED}" is neither true nor false')
+    raise DecodeError(_FLAT_VALUE, f'field "{_DELETED}" is neither true nor false')

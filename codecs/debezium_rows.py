@@ -1,4 +1,4 @@
-"""What Debezium's messages have in common: their wrapper, unavailable values, rows, and keys.
+"""What Debezium's messages have in common: wrapper, unavailable values, rows, keys, and rules.
 
 A message of Kafka Connect's JSON converter is bare, or wrapped as {"schema", "payload"}: each may
 be either.  {"payload": {...}} alone is wrapped too: its schema is known elsewhere.
@@ -10,25 +10,26 @@ placeholder is absent from its row, whether it is read or not.
 """
 
 import re
+from abc import ABC, abstractmethod
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import md5
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 import msgspec
 from msgspec import Raw
 
 from ikebana.codecs import canonical
-from ikebana.codecs.canonical import FAULTS, is_exact, object_of
+from ikebana.codecs.canonical import is_exact, object_of
 from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.column_encodings import Schema, bare_conversions, encodings, of_columns
 from ikebana.codecs.encodings import Convert, of_extended_json
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.row_images import require_bounded
+from ikebana.codecs.keys import DataDecoder, KeyDecoder
+from ikebana.codecs.row_images import delete_changes, require_bounded, update_changes
 from ikebana.errors import ConfigError
 
 try:
@@ -38,7 +39,8 @@ except ImportError:
 
 Row = dict[str, Any]
 
-KEY, VALUE = "Debezium key", "Debezium value"
+NAME = "Debezium"
+VALUE = f"{NAME} value"
 
 _REMEMBERED = 64
 _IDENTIFIER = "_id"
@@ -287,110 +289,8 @@ class Rows:
         return absent
 
 
-class KeyDecoder:
-    """Makes the keys of rows from the Kafka key, or from the columns that the input names.
-
-    `decode` returns the data of a Kafka key.  `quick` returns the canonical bytes of a usual key
-    in a tuple, None in it for a null; or None if the key has to be decoded.  Both may raise
-    `FAULTS`.
-    """
-
-    def __init__(
-        self,
-        needs: Needs,
-        quick: Callable[[bytes, Headers], tuple[bytes | None, ...] | None],
-        decode: Callable[[bytes, Headers], Any],
-    ) -> None:
-        self.columns = needs.key
-        self._may_lack = needs.diffs
-        self._quick, self._decode = quick, decode
-
-    def of_kafka(self, key: bytes | None, headers: Headers = None) -> bytes | None:
-        """Decode the row's key from the Kafka key; None if that lacks it."""
-        if key is None:
-            return None
-        try:
-            if (usual := self._quick(key, headers)) is not None:
-                return usual[0]
-            data = self._decode(key, headers)
-            if data is None:
-                return None
-            if not self.columns:
-                return canonical.write(data)
-            # Other writers than Debezium write a key of one column as a value without its
-            # name.
-            row = data if isinstance(data, dict) else {}
-            return self.of_row(row) if self.columns_in(row) else None
-        except FAULTS as error:
-            raise DecodeError(KEY, canonical.decode_error(KEY, error).reason) from None
-
-    def of_row(self, row: Row) -> bytes:
-        """Make the key from the columns of a row."""
-        try:
-            return canonical.key(row, self.columns)
-        except KeyError as error:
-            raise DecodeError(VALUE, f'key column "{error.args[0]}" is missing') from None
-
-    def columns_in(self, row: Row) -> bool:
-        """Whether a row has all columns of the key."""
-        return all(name in row for name in self.columns)
-
-    def of_deleted(
-        self, row: Row | None, key: bytes | None, headers: Headers = None
-    ) -> bytes | None:
-        """Make the key of a deleted row, from the Kafka key if the row lacks the key's columns."""
-        if self.columns and row and self.columns_in(row):
-            return self.of_row(row)
-        return self.needed(key, headers)
-
-    def needed(self, key: bytes | None, headers: Headers = None) -> bytes | None:
-        """Decode the row's key from the Kafka key, which must have it if rows need a key."""
-        row_key = self.of_kafka(key, headers)
-        if row_key is None and (self.columns or not self._may_lack):
-            raise DecodeError(KEY, "the Kafka key is null, or lacks the key's columns")
-        return row_key
-
-    def refused(
-        self,
-        codec: str,
-        error: Exception,
-        rows: Iterable[Row],
-        key: bytes | None,
-        headers: Headers = None,
-    ) -> DecodeError:
-        """Make the error of a message; it has the key of one of these rows, or the Kafka key.
-
-        To iterate over the rows may raise `FAULTS`.
-        """
-        fault, row_key = canonical.decode_error(codec, error), None
-        with suppress(*FAULTS):
-            row_key = self.of_kafka(key, headers)
-        with suppress(*FAULTS):
-            for row in rows if self.columns else ():
-                row_key = self.of_row(row)
-                break
-        return DecodeError(fault.codec, fault.reason, key=row_key)
-
-    def tombstone(self, key: bytes | None, headers: Headers = None) -> Sequence[Change] | Ignored:
-        """Decode a null value: a delete of its key, or ignored if the key is not known."""
-        row_key = self.of_kafka(key, headers)
-        return Ignored("tombstone") if row_key is None else [Change("delete", row_key)]
-
-    def repeated(self, key: bytes | None, headers: Headers = None) -> Sequence[Change] | Ignored:
-        """Decode a null value behind a message that has reported the delete, with the row.
-
-        If rows have the key, no Kafka key is needed: it may be the text of a StringConverter.
-        """
-        try:
-            return self.tombstone(key, headers)
-        except DecodeError:
-            if self.columns:
-                return Ignored("tombstone")
-            raise
-
-
-def keys_in_json(needs: Needs) -> KeyDecoder:
-    """Make the `KeyDecoder` for Kafka keys in JSON."""
+def keys_in_json(codec: str, needs: Needs) -> KeyDecoder:
+    """Make the `KeyDecoder` for Kafka keys in JSON of a format, which is named so in errors."""
     rows = Rows(needs.key or None, Unavailable(PLACEHOLDER), needs.encodings)
     opening = Opening(Any, rows.bare, rows.planned)
     # The names in a message with its schema, or in a key with encoded columns.
@@ -415,7 +315,7 @@ def keys_in_json(needs: Needs) -> KeyDecoder:
             convert_columns(data, plan)
         return data
 
-    return KeyDecoder(needs, quick, decode)
+    return KeyDecoder(codec, needs, DataDecoder(decode, quick))
 
 
 def derived_operation(*, after: bool, before: bool | None, diffs: bool) -> str | None:
@@ -432,14 +332,15 @@ def derived_operation(*, after: bool, before: bool | None, diffs: bool) -> str |
     return "d" if before else None
 
 
-def without_operation(has: Callable[[str], bool], row: Any) -> Ignored:
-    """Classify a message without an operation, by the fields that it has, and its row if any."""
-    if has("status") and has("id") and not row:
-        return Ignored("transaction")
-    if (has("ddl") or has("tableChanges")) and not row:
-        return Ignored("ddl")
-    if has("ts_ms") and not has("source") and not row:
-        return Ignored("heartbeat")
+def without_operation(has: Callable[[str], bool]) -> Ignored:
+    """Classify a message without an operation, by the fields that it has."""
+    if not (has("before") or has("after")):
+        if has("status") and has("id"):
+            return Ignored("transaction")
+        if has("ddl") or has("tableChanges"):
+            return Ignored("ddl")
+        if has("ts_ms") and not has("source"):
+            return Ignored("heartbeat")
     raise DecodeError(VALUE, 'field "op" is missing')
 
 
@@ -455,3 +356,100 @@ class DebeziumTables:
         if not parts[-1]:
             raise DecodeError(VALUE, "the table's name is missing")
         return self._selects(require_bounded(VALUE, ".".join(part for part in parts if part)))
+
+
+Event = TypeVar("Event")
+
+
+class DebeziumEvents(ABC, Generic[Event]):
+    """The changes of events, by rules that are the same in all encodings."""
+
+    def __init__(self, needs: Needs, keys: KeyDecoder) -> None:
+        self._keys, self._keyed = keys, bool(needs.key)
+        self._before, self._diffs = needs.before, needs.diffs
+        self._reads_old = needs.before or bool(needs.key)
+        self._tables = DebeziumTables(needs.tables) if needs.tables is not None else None
+        columns = needs.columns
+        self._picked = None if columns is None or {*needs.key} <= {*columns} else columns
+        self._nulls = needs.nulls()
+
+    @abstractmethod
+    def _has(self, event: Event, name: str) -> bool:
+        """Whether an event has a field, which may be null."""
+
+    @abstractmethod
+    def _operation(self, event: Event) -> str | None:
+        """The operation of an event; None if it is null or missing."""
+
+    @abstractmethod
+    def _source(self, event: Event) -> Sequence[str | None]:
+        """The database and the schema of an event, and its table or collection."""
+
+    @abstractmethod
+    def _read(self, event: Event, name: str) -> Image | None:
+        """The image `after` or `before`, of which the columns that are read; None for null."""
+
+    def _is_whole(self, event: Event, old: Image, new: Image) -> bool:
+        """Whether an old image, in which nothing is absent, has all columns of the new one."""
+        return True
+
+    def _is_row(self, event: Event, old: Image, key: bytes | None) -> bool:
+        """Whether the image of a deleted row has more than its key, if the table has more."""
+        return True
+
+    def _changes(
+        self, event: Event | None, key: bytes | None, headers: Headers
+    ) -> Sequence[Change] | Ignored:
+        """Decode an event, None for a null value."""
+        if event is None:
+            return Ignored("tombstone") if self._tables else self._keys.repeated(key, headers)
+        if (op := self._operation(event)) is None:
+            after, before = (self._read(event, name) is not None for name in ("after", "before"))
+            shown = before if self._has(event, "before") else None
+            op = derived_operation(after=after, before=shown, diffs=self._diffs)
+        if op is None:
+            return without_operation(partial(self._has, event))
+        if op == "m":
+            return Ignored("message")
+        if self._tables and not self._tables.selects(*self._source(event)):
+            return Ignored("table")
+        if op in ("c", "u", "r"):
+            return self._upsert(event, key, headers, updates=op == "u")
+        if op == "d":
+            return self._delete(event, key, headers)
+        if op == "t":
+            return [Change("truncate")]
+        raise DecodeError(VALUE, 'field "op" is none of c, u, r, d, t, m')
+
+    def _upsert(
+        self, event: Event, key: bytes | None, headers: Headers, *, updates: bool
+    ) -> Sequence[Change]:
+        new = self._read(event, "after")
+        if new is None:
+            raise DecodeError(VALUE, 'field "after" is null or missing')
+        new_key = self._keys.of_row(new.row) if self._keyed else self._keys.needed(key, headers)
+        if not updates:
+            return [Change("upsert", new_key, self._write(new.row), None, new.absent)]
+        old_key, before = new_key, None
+        if (old := self._old(event)) is not None:
+            if self._keyed:
+                old_key = self._keys.of_row({**new.row, **old.row})
+            if self._before and not old.absent and self._is_whole(event, old, new):
+                before = self._write(old.row)
+        return update_changes(old_key, new_key, self._write(new.row), before, new.absent)
+
+    def _delete(self, event: Event, key: bytes | None, headers: Headers) -> Sequence[Change]:
+        old, before = self._old(event), None
+        old_key = self._keys.of_deleted(old.row if old else None, key, headers)
+        if self._before and old is not None and not old.absent:
+            before = self._write(old.row) if self._is_row(event, old, old_key) else None
+        return [delete_changes(old_key, before)]
+
+    def _old(self, event: Event) -> Image | None:
+        return self._read(event, "before") if self._reads_old else None
+
+    def _write(self, row: Row) -> bytes:
+        """The canonical bytes of the columns that are read."""
+        if self._picked is not None:
+            row = {name: row[name] for name in self._picked if name in row}
+        return canonical.write({**self._nulls, **row} if self._nulls else row)

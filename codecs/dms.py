@@ -74,7 +74,7 @@ class Dms(RowImageCodec):
         self._all = option(needs, "before_filter", "pk-only", "non-lob", "all") == "all"
         # All declared columns are decoded, to see which of them an old image lacks.
         looks = needs.before and not self._all
-        images = RowImages(_NAME, needs, exact=not looks, looks=looks)
+        images = RowImages(_NAME, needs, exact=not looks, looks=looks, nulls=True)
         super().__init__(needs, images, "schema-name", "table-name")
         self._prefix = needs.options.get("before_prefix", "")
         self._key = needs.key
@@ -119,7 +119,7 @@ class Dms(RowImageCodec):
             before = self._old_row(old) or self._deleted_row(data, message.data)
             return [delete_changes(images.key(row, names), before)]
         key = images.key(data, names)
-        after = images.row_with_nulls(data)
+        after = images.row(data)
         if operation != "update":
             return [Change("upsert", key, after)]
         old_key = key if old.keys().isdisjoint(names) else images.key({**data, **old}, names)
@@ -144,14 +144,14 @@ class Dms(RowImageCodec):
             return None
         declared = self._images.declared
         whole = self._all or (bool(declared) and not declared.absent(old))
-        return self._images.row_with_nulls(old) if whole else None
+        return self._images.row(old) if whole else None
 
     def _deleted_row(self, data: RowImage, raw: msgspec.Raw) -> bytes | None:
         if not self._before:
             return None
         there = [name for name in self._images.names_of(raw) if not self._is_old(name)]
         key_alone = self._images.shows_key_alone(there, self._key)
-        return None if key_alone else self._images.row_with_nulls(data)
+        return None if key_alone else self._images.row(data)
 
     def _is_old(self, name: str) -> bool:
         return bool(self._prefix) and name.startswith(self._prefix)

@@ -9,8 +9,9 @@ beside this one, its name in `Format` or `OutputFormat`, and a row in the table.
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ikebana.codecs.change import Change, Codec, Headers, Ignored, Needs, RowCodec
 from ikebana.codecs.column_encodings import WhenUsual
@@ -20,8 +21,13 @@ if TYPE_CHECKING:
     from ikebana.codecs import cdcv2
     from ikebana.codecs.avro_schema import MessagePart, Schemas
     from ikebana.codecs.debezium_out import EnvelopeOrigin
-    from ikebana.codecs.output_messages import OutputMessage, OutputShape, Violation, Writers
-    from ikebana.codecs.protobuf import Descriptions
+    from ikebana.codecs.output_messages import (
+        OutputMessage,
+        OutputShape,
+        ToJson,
+        Violation,
+        Writers,
+    )
     from ikebana.codecs.sql_type import SqlType
 
 ADDED_PREFIX = "__"
@@ -114,16 +120,8 @@ class WrittenCodec(Protocol):
         """The writers that encode the JSON of keys and of values as messages."""
         ...
 
-    def back(self, schemas: "Schemas", part: "MessagePart", /) -> "Back":
+    def back(self, schemas: "Schemas", part: "MessagePart", /) -> "ToJson":
         """A reader of messages as JSON."""
-        ...
-
-
-class Back(Protocol):
-    """Reads keys, or values, as JSON."""
-
-    def of(self, message: bytes | None, /) -> bytes | None:
-        """The JSON of a message; None for None.  Raises: DecodeError."""
         ...
 
 
@@ -281,80 +279,35 @@ def _framed(make: MakeCodec) -> MakeCodec:
     return framed
 
 
-def _avro(needs: Needs, key_format: KeyFormat, schemas: "Schemas | None") -> Codec:
-    from ikebana.codecs.avro import AvroUpserts
-
-    assert schemas is not None
-    assert key_format != "protobuf"
-    return AvroUpserts(schemas, needs, key_format=key_format)
-
-
-def _protobuf(needs: Needs, key_format: KeyFormat, schemas: "Schemas | None") -> Codec:
-    from ikebana.codecs.protobuf import ProtobufUpserts
-
-    # A registry has schemas of all kinds.
-    return ProtobufUpserts(cast("Descriptions", schemas), needs, key_format)
-
-
 def _in_json(module: str, name: str) -> MakeCodec:
-    """The codec of changes with this name in a module of this folder."""
+    """The codec with this name in a module of this folder."""
 
     def make(needs: Needs, _: KeyFormat, __: "Schemas | None") -> Codec:
-        codec: Codec = getattr(import_module(f"ikebana.codecs.{module}"), name)(needs)
+        codec: Codec = getattr(_module(module)(), name)(needs)
         return codec
 
     return make
 
 
-def _debezium_avro(needs: Needs, _: KeyFormat, schemas: "Schemas | None") -> Codec:
-    from ikebana.codecs.debezium_avro import DebeziumAvro
+def _by_schemas(module: str, name: str, *, any_keys: bool = False) -> MakeCodec:
+    """The same of a codec that needs a registry, and with `any_keys` the format of keys."""
 
-    assert schemas is not None
-    return DebeziumAvro(schemas, needs)
+    def make(needs: Needs, key_format: KeyFormat, schemas: "Schemas | None") -> Codec:
+        assert schemas is not None
+        of_keys = (key_format,) if any_keys else ()
+        codec: Codec = getattr(_module(module)(), name)(schemas, needs, *of_keys)
+        return codec
 
-
-def _changes_in_json(needs: Needs, _: KeyFormat, __: "Schemas | None") -> Codec:
-    from ikebana.codecs import changes
-
-    return changes.in_json(needs)
-
-
-def _changes_in_avro(needs: Needs, _: KeyFormat, schemas: "Schemas | None") -> Codec:
-    from ikebana.codecs import changes
-
-    assert schemas is not None
-    return changes.in_avro(schemas, needs)
+    return make
 
 
-def _facts_in_json() -> FactCodec:
-    from ikebana.codecs import cdcv2
-
-    return cdcv2
-
-
-def _facts_in_avro() -> FactCodec:
-    from ikebana.codecs import cdcv2_avro
-
-    return cdcv2_avro
+def _module(name: str) -> Callable[[], Any]:
+    """A module of this folder, which may be the codec itself."""
+    return partial(import_module, f"ikebana.codecs.{name}")
 
 
-def _upserts() -> OutputCodec:
-    from ikebana.codecs import output_messages
-
-    return output_messages
-
-
-def _envelopes() -> OutputCodec:
-    from ikebana.codecs import debezium_out
-
-    return debezium_out
-
-
-def _written(module: str) -> Callable[[], WrittenCodec]:
-    """The encoding in a module of this folder."""
-    return lambda: cast(WrittenCodec, import_module(f"ikebana.codecs.{module}"))
-
-
+_FACTS, _FACTS_IN_AVRO = _module("cdcv2"), _module("cdcv2_avro")
+_UPSERTS, _ENVELOPES = _module("output_messages"), _module("debezium_out")
 EMPTY_VALUES = ("tombstone", "error")
 """The meanings of a value without bytes; the first is the default."""
 _TEXT = InputOption()
@@ -378,14 +331,19 @@ FORMATS: Mapping[str, InputTraits] = {
     "bytes": InputTraits(kind="rows", codec=_plain("bytes"), encoding="bytes", key_from="kafka"),
     "avro": InputTraits(
         kind="rows",
-        codec=_avro,
+        codec=_by_schemas("avro", "AvroUpserts", any_keys=True),
         encoding="avro",
         key_from="either",
         # Flattened events of Debezium have schemas that name these types.
         usual_encodings="named",
         options=_FRAMING,
     ),
-    "protobuf": InputTraits(kind="rows", codec=_protobuf, encoding="protobuf", key_from="either"),
+    "protobuf": InputTraits(
+        kind="rows",
+        codec=_by_schemas("protobuf", "ProtobufUpserts", any_keys=True),
+        encoding="protobuf",
+        key_from="either",
+    ),
     "debezium-json": InputTraits(
         kind="changes",
         codec=_framed(_in_json("debezium", "Debezium")),
@@ -398,7 +356,7 @@ FORMATS: Mapping[str, InputTraits] = {
     ),
     "debezium-avro": InputTraits(
         kind="changes",
-        codec=_debezium_avro,
+        codec=_by_schemas("debezium_avro", "DebeziumAvro"),
         encoding="avro",
         key_from="either",
         keys_alike=True,
@@ -450,14 +408,14 @@ FORMATS: Mapping[str, InputTraits] = {
     ),
     "changes": InputTraits(
         kind="changes",
-        codec=_framed(_changes_in_json),
+        codec=_framed(_in_json("changes", "in_json")),
         key_from="either",
         old_images=True,
         options={**_OF_ANY_CHANGES, **_FRAMED_JSON},
     ),
     "changes-avro": InputTraits(
         kind="changes",
-        codec=_changes_in_avro,
+        codec=_by_schemas("changes", "in_avro"),
         encoding="avro",
         key_from="either",
         keys_alike=True,
@@ -465,19 +423,19 @@ FORMATS: Mapping[str, InputTraits] = {
         options={**_OF_ANY_CHANGES, **_FRAMING},
     ),
     "diff": InputTraits(kind="updates"),
-    "cdcv2-json": InputTraits(kind="facts", facts=_facts_in_json),
-    "cdcv2-avro": InputTraits(kind="facts", facts=_facts_in_avro, encoding="avro"),
+    "cdcv2-json": InputTraits(kind="facts", facts=_FACTS),
+    "cdcv2-avro": InputTraits(kind="facts", facts=_FACTS_IN_AVRO, encoding="avro"),
 }
 OUTPUT_FORMATS: Mapping[str, OutputTraits] = {
     "diff": OutputTraits(),
-    "cdcv2-json": OutputTraits(facts=_facts_in_json),
-    "cdcv2-avro": OutputTraits(facts=_facts_in_avro),
-    "upsert": OutputTraits(codec=_upserts, latest=True),
-    "avro": OutputTraits(codec=_upserts, latest=True, schemas=_written("avro_out")),
-    "json-schema": OutputTraits(codec=_upserts, latest=True, schemas=_written("json_schema_out")),
-    "protobuf": OutputTraits(codec=_upserts, latest=True, schemas=_written("protobuf_out")),
-    "debezium-json": OutputTraits(codec=_envelopes, tombstones=True),
-    "debezium-avro": OutputTraits(codec=_envelopes, tombstones=True, schemas=_written("avro_out")),
+    "cdcv2-json": OutputTraits(facts=_FACTS),
+    "cdcv2-avro": OutputTraits(facts=_FACTS_IN_AVRO),
+    "upsert": OutputTraits(codec=_UPSERTS, latest=True),
+    "avro": OutputTraits(codec=_UPSERTS, latest=True, schemas=_module("avro_out")),
+    "json-schema": OutputTraits(codec=_UPSERTS, latest=True, schemas=_module("json_schema_out")),
+    "protobuf": OutputTraits(codec=_UPSERTS, latest=True, schemas=_module("protobuf_out")),
+    "debezium-json": OutputTraits(codec=_ENVELOPES, tombstones=True),
+    "debezium-avro": OutputTraits(codec=_ENVELOPES, tombstones=True, schemas=_module("avro_out")),
 }
 SINGLE_VALUE_FORMATS = tuple(name for name, its in OUTPUT_FORMATS.items() if its.single_value)
 FACT_FORMATS = tuple(name for name, its in OUTPUT_FORMATS.items() if its.facts is not None)

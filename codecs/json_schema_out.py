@@ -23,7 +23,6 @@ Form: https://docs.confluent.io/platform/current/schema-registry/fundamentals/se
 """
 
 import functools
-from collections.abc import Callable
 from decimal import Decimal
 from math import isfinite
 from typing import Any
@@ -34,20 +33,19 @@ from ikebana.codecs import canonical
 from ikebana.codecs.avro_schema import MessagePart, Schemas
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.output_messages import (
-    MisfitError,
+    Forms,
     OutputShape,
+    ToDatum,
+    ToJson,
     Writers,
-    as_object,
-    datum_of,
-    required,
+    avro_scalars,
 )
-from ikebana.codecs.sql_type import JSON, Array, List, Map, Scalar, SqlType, Struct
+from ikebana.codecs.sql_type import Array, List, Map, SqlType, Struct
 from ikebana.codecs.sql_type import Decimal as DecimalType
 
 KIND = "JSON"
 """The name of the format in registries."""
 name_problem = "has a name that JSON has not"
-ToJson = Callable[[Any], Any]
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 _FRAME = 5
 
@@ -129,92 +127,46 @@ _AS_IN_AVRO = {"BOOLEAN", *(n for n, of in _SCALARS.items() if of in (_INT32, _I
 @functools.lru_cache(maxsize=64)
 def writers(shape: OutputShape) -> Writers:
     """The writers of keys and values of a shape."""
-    key, row = _value_of(shape.key_type, "key"), _row_of(shape.columns)
-    parts = shape.key_type.fields if isinstance(shape.key_type, Struct) else ()
-    of_json = shape.key_type == JSON
-
-    def key_of(message: bytes) -> bytes:
-        value = key(_decode(message))
-        for name, kind in parts:
-            required(value.get(name), name, kind)
-        if not of_json:
-            required(value, "key", shape.key_type)
-        return canonical.encode(value)
-
-    def value_of(message: bytes) -> bytes:
-        return canonical.encode(row(as_object(_decode(message), "value", "STRUCT")))
-
-    return Writers(key_of, value_of)
+    return Forms(_scalars).writers(shape, canonical.encode, canonical.encode)
 
 
-def _row_of(columns: tuple[tuple[str, SqlType], ...], path: str = "") -> ToJson:
-    parts = [(name, _value_of(of, f"{path}{name}")) for name, of in columns]
-    return lambda row: {name: value(row.get(name)) for name, value in parts}
+def _scalars(kind: SqlType) -> ToDatum:
+    """The function that makes JSON of a value in any form of its type: see `ScalarForms`."""
+    name, judge = str(kind), avro_scalars(kind)
+    if name == "JSON":
+        return lambda value: value
+    if name in _AS_IN_AVRO:
+        return judge
+    if name in _NUMBERS or isinstance(kind, DecimalType):
+        return lambda value: _number(value, judge(value))
+    if name in _FLOATS:
+        return lambda value: _number(value, _finite(judge(value)))
 
-
-def _value_of(kind: SqlType, path: str) -> ToJson:
-    """A function that makes the JSON of a value of a type from any accepted form.
-
-    It raises: MisfitError.
-    """
-    judge, convert = datum_of(kind, path), _conversion(kind, path)
-
-    def value_of(value: Any) -> Any:
+    def text(value: Any) -> Any:
+        # What is a count or bytes in Avro stays as it is.
         datum = judge(value)
-        return None if value is None else convert(value, datum)
+        return datum if isinstance(datum, str) else value
 
-    return value_of
-
-
-def _conversion(kind: SqlType, path: str) -> Callable[[Any, Any], Any]:
-    """A function that makes JSON of a checked value and its datum in Avro."""
-    match kind:
-        case Scalar(name) if name == "JSON":
-            return lambda value, _: value
-        case Scalar(name) if name in _AS_IN_AVRO:
-            return lambda _, datum: datum
-        case Scalar(name) if name in _FLOATS:
-            return lambda value, datum: _finite(value, datum, path, kind)
-        case Scalar(name) if name in _NUMBERS:
-            return _number
-        case DecimalType():
-            return _number
-        case List(of) | Array(of):
-            each = _value_of(of, path)
-            return lambda value, _: [each(item) for item in value]
-        case Map(_, of):
-            each = _value_of(of, path)
-            return lambda value, _: {name: each(item) for name, item in value.items()}
-        case Struct(fields):
-            row = _row_of(fields, f"{path}.")
-            return lambda value, _: row(value)
-    # Texts, and values that are counts or bytes in Avro.
-    return lambda value, datum: datum if isinstance(datum, str) else value
+    return text
 
 
-def _finite(value: Any, datum: float, path: str, kind: SqlType) -> Any:
-    if not isfinite(datum):
-        raise MisfitError(path, kind)
-    return _number(value, datum)
+def _finite(number: float) -> float:
+    if not isfinite(number):
+        raise ValueError
+    return number
 
 
-def _number(value: Any, _: Any) -> Any:
-    """A number that may be written as a text."""
+def _number(value: Any, _: object) -> Any:
+    """A number that was judged, and may be written as a text."""
     return canonical.canonical_number(Decimal(value)) if isinstance(value, str) else value
 
 
-_decode = canonical.decoder(Any)
+def back(_: Schemas, __: MessagePart) -> ToJson:
+    """A reader of keys, or values, as canonical JSON: the bytes after the id of their schema."""
 
-
-class _InJson:
-    def of(self, message: bytes | None) -> bytes | None:
-        if message is None:
-            return None
+    def in_json(message: bytes) -> bytes:
         if message[:1] != b"\0" or len(message) < _FRAME:
             raise DecodeError("JSON", "it does not begin with the id of a schema")
         return canonical.canonical(message[_FRAME:])
 
-
-def back(_: Schemas, __: MessagePart) -> _InJson:
-    """A reader of messages as JSON: the bytes after the id of their schema."""
-    return _InJson()
+    return in_json

@@ -27,7 +27,6 @@ from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Ignored, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.row_images import (
-    RowImage,
     RowImageCodec,
     RowImages,
     damaged_decoder,
@@ -77,9 +76,9 @@ class Maxwell(RowImageCodec):
 
     def __init__(self, needs: Needs) -> None:
         self._full = option(needs, "row_image", "full", "minimal") == "full"
-        images = RowImages(_NAME, needs, minimal=not self._full)
-        super().__init__(needs, images, "database", "table")
         self._nulls = option(needs, "output_nulls", "true", "false") == "true"
+        images = RowImages(_NAME, needs, minimal=not self._full, nulls=not self._nulls)
+        super().__init__(needs, images, "database", "table")
         self._before = needs.before and self._full
         if not (self._full or self._nulls):
             raise ConfigError(
@@ -113,8 +112,8 @@ class Maxwell(RowImageCodec):
                 images.names_of(message.data), names
             )
             whole = self._before and not key_alone
-            return [delete_changes(key, self._row(data) if whole else None)]
-        after, absent = self._row(data), _NONE
+            return [delete_changes(key, images.row(data) if whole else None)]
+        after, absent = images.row(data), _NONE
         if not self._full and kind != "bootstrap-insert":
             absent = images.absent(data)
         if kind != "update":
@@ -128,9 +127,6 @@ class Maxwell(RowImageCodec):
         if not old.keys().isdisjoint(names):
             old_key = images.key({**data, **old}, names)
         return update_changes(old_key, key, after, before, absent)
-
-    def _row(self, data: RowImage) -> bytes:
-        return self._images.row(data) if self._nulls else self._images.row_with_nulls(data)
 
     def _readable_key(self, value: bytes) -> bytes | None:
         message = _damaged(value)

@@ -28,7 +28,7 @@ from ikebana.codecs.cdcv2 import Fact
 from ikebana.codecs.diff import UpdateHeaders, time_header
 from ikebana.codecs.encodings import days_of, from_base64, instant_of, time_of_day
 from ikebana.codecs.errors import DecodeError, error_record
-from ikebana.codecs.sql_type import Array, Enum, List, Map, Scalar, SqlType, Struct
+from ikebana.codecs.sql_type import JSON, Array, List, Map, Scalar, SqlType, Struct
 from ikebana.codecs.sql_type import Decimal as DecimalType
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -141,20 +141,6 @@ class MisfitError(Exception):
         super().__init__(f'column "{path}" is not of type {kind}')
 
 
-def required(value: Any, path: str, kind: SqlType) -> Any:
-    """A value that must not be null, such as a part of a key.  Raises: MisfitError."""
-    if value is None:
-        raise MisfitError(path, f"{kind} without null")
-    return value
-
-
-def as_object(value: Any, path: str, kind: SqlType | str) -> dict[str, Any]:
-    """A value that must be an object of JSON.  Raises: MisfitError."""
-    if not isinstance(value, dict):
-        raise MisfitError(path, kind)
-    return value
-
-
 class OutputShape(NamedTuple):
     """The types of an output's messages: its key, and the columns of its rows.
 
@@ -189,6 +175,10 @@ def encoded(
             time = int(next(of for name, of in headers if name == "time") or 0)
             violations.append(Violation(key, time, str(error)))
     return done, violations
+
+
+ToJson = Callable[[bytes], bytes]
+"""Reads a key, or a value, back as canonical JSON.  It raises: DecodeError."""
 
 
 class Ids(NamedTuple):
@@ -242,34 +232,91 @@ def has_names(kind: SqlType) -> bool:
     return True
 
 
-# Values in JSON as the data of their types, in the forms of Avro: dates are counts of days, times
+# Values in JSON as the data of their types.  A format with schemas has a function for types
+# without parts, its `ScalarForms`; lists, maps and structs are the same in all of them.
+#
+# Avro's form is also the judge of whether a value is of its type: dates are counts of days, times
 # and timestamps of parts of a second, decimals and BLOBs are bytes, and what has no other form is
-# a text.  All formats with schemas judge so whether a value is of its type.
+# a text.
 
 ToDatum = Callable[[Any], Any]
+ScalarForms = Callable[[SqlType], ToDatum]
+"""From a type without parts to a function that makes the data of a value in JSON.
+
+The value is not null, and has canonical numbers; the function raises one of `_NO_FIT` for a value
+of another type."""
 _NO_FIT = (ArithmeticError, DecodeError, TypeError, ValueError)
+_decode = canonical.decoder(Any)
 
 
-def datum_of(kind: SqlType, path: str) -> ToDatum:
-    """Make a function from values in JSON, with canonical numbers, to data of Avro's types.
+class Forms(NamedTuple):
+    """The data of a format: its scalars, and whether what is in lists and maps may be null."""
 
-    The function raises: MisfitError, for a value that does not fit the type.
-    """
-    match kind:
-        case List(of) | Array(of):
-            return _list(datum_of(of, path), path, kind)
-        case Map(_, of):
-            return _map(datum_of(of, path), path, kind)
-        case Struct(fields):
-            parts = [(name, datum_of(of, f"{path}.{name}")) for name, of in fields]
-            return _struct(parts, path, kind)
-        case DecimalType(width, scale):
-            convert = _unscaled(width, scale)
-        case Enum():
-            convert = _text
-        case _:
-            convert = _DATA.get(str(kind), _text)
+    scalars: ScalarForms
+    nulls: bool = True
 
+    def writers(
+        self, shape: OutputShape, key: Callable[[Any], bytes], value: Callable[[Any], bytes]
+    ) -> Writers:
+        """Make the writers of a shape, whose data `key` and `value` encode."""
+        key_datum, row = self._of_key(shape.key_type), self._of_row(shape.columns)
+
+        def envelope_of(message: bytes) -> bytes:
+            event = _decode(message)
+            images = {name: row(event[name]) for name in ("before", "after")}
+            return value({**event, **images})
+
+        def value_of(message: bytes) -> bytes:
+            return value(_not_null(row(_decode(message)), "value", "STRUCT"))
+
+        return Writers(
+            lambda message: key(key_datum(_decode(message))),
+            envelope_of if shape.envelope else value_of,
+        )
+
+    def _of(self, kind: SqlType, path: str) -> ToDatum:
+        """Make a function from values in JSON to data; null stays null.
+
+        The function raises: MisfitError, for a value that does not fit the type.
+        """
+        match kind:
+            case List(of) | Array(of):
+                convert = _list(self._of_item(of, path, kind))
+            case Map(_, of):
+                convert = _map(self._of_item(of, path, kind))
+            case Struct(fields):
+                convert = _struct([(name, self._of(of, f"{path}.{name}")) for name, of in fields])
+            case _:
+                convert = self.scalars(kind)
+        return _fitting(convert, path, kind)
+
+    def _of_item(self, of: SqlType, path: str, kind: SqlType) -> ToDatum:
+        each = self._of(of, path)
+        return each if self.nulls else lambda value: _not_null(each(value), path, kind)
+
+    def _of_row(self, columns: Sequence[tuple[str, SqlType]]) -> ToDatum:
+        parts = [(name, self._of(of, name)) for name, of in columns]
+        return _fitting(_struct(parts), "value", "STRUCT")
+
+    def _of_key(self, kind: SqlType) -> ToDatum:
+        """The same of keys: neither they nor their parts are null.
+
+        In a key that is JSON, null is a value.
+        """
+        if kind == JSON:
+            return self.scalars(kind)
+        datum = self._of(kind, "key")
+        if isinstance(kind, Struct):
+            parts = [(name, self._of_part(name, of)) for name, of in kind.fields]
+            datum = _fitting(_struct(parts), "key", kind)
+        return lambda value: _not_null(datum(value), "key", kind)
+
+    def _of_part(self, name: str, of: SqlType) -> ToDatum:
+        part = self._of(of, name)
+        return lambda value: _not_null(part(value), name, of)
+
+
+def _fitting(convert: ToDatum, path: str, kind: SqlType | str) -> ToDatum:
     def datum(value: Any) -> Any:
         if value is None:
             return None
@@ -281,39 +328,39 @@ def datum_of(kind: SqlType, path: str) -> ToDatum:
     return datum
 
 
-def datum_of_columns(columns: Iterable[tuple[str, SqlType]]) -> ToDatum:
-    """Make a function from rows in JSON to data, as `datum_of` does."""
-    return _struct([(name, datum_of(of, name)) for name, of in columns], "value", "STRUCT")
-
-
-def _list(each: ToDatum, path: str, kind: SqlType) -> ToDatum:
-    def datum(value: Any) -> Any:
-        if value is None:
-            return None
-        if not isinstance(value, list):
-            raise MisfitError(path, kind)
-        return [each(part) for part in value]
-
+def _not_null(datum: Any, path: str, kind: SqlType | str) -> Any:
+    if datum is None:
+        raise MisfitError(path, f"{kind} without null")
     return datum
 
 
-def _map(each: ToDatum, path: str, kind: SqlType) -> ToDatum:
+def _list(each: ToDatum) -> ToDatum:
+    return lambda value: [each(part) for part in _instance(value, list)]
+
+
+def _map(each: ToDatum) -> ToDatum:
+    return lambda value: {name: each(part) for name, part in _instance(value, dict).items()}
+
+
+def _struct(parts: Sequence[tuple[str, ToDatum]]) -> ToDatum:
     def datum(value: Any) -> Any:
-        if value is None:
-            return None
-        return {name: each(part) for name, part in as_object(value, path, kind).items()}
-
-    return datum
-
-
-def _struct(parts: list[tuple[str, ToDatum]], path: str, kind: SqlType | str) -> ToDatum:
-    def datum(value: Any) -> Any:
-        if value is None:
-            return None
-        row = as_object(value, path, kind)
+        row = _instance(value, dict)
         return {name: each(row.get(name)) for name, each in parts}
 
     return datum
+
+
+def _instance(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError
+    return value
+
+
+def avro_scalars(kind: SqlType) -> ToDatum:
+    """The function that makes data of Avro: see `ScalarForms`."""
+    if isinstance(kind, DecimalType):
+        return _unscaled(kind.width, kind.scale)
+    return _DATA.get(str(kind), _text)
 
 
 def _text(value: Any) -> str:

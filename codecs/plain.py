@@ -5,7 +5,6 @@ are read, a JSON object keeps only these fields, and any other JSON value become
 fields.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -14,6 +13,7 @@ from ikebana.codecs.canonical import projection
 from ikebana.codecs.change import Change, Headers, Needs
 from ikebana.codecs.column_encodings import bare_conversions, encodings
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.keys import DataDecoder
 
 try:
     from ikebana.compiled._json_text import Canonical
@@ -119,16 +119,25 @@ def _encoded(value: Callable[[bytes], bytes], needs: Needs) -> Callable[[bytes],
     return decode
 
 
-class KeyedUpserts(ABC):
-    """Decodes keyed upserts whose keys and values need the headers of their message.
+class KeyedUpserts:
+    """Decodes keyed upserts by the schemas of a registry; `needs.key` has the key columns.
 
-    If there are key columns, the key is in the row, and only the key of a delete is taken from the
-    Kafka key.
+    If there are any, the key is in the row, and only the key of a delete is taken from the Kafka
+    key.  A key in JSON may be any data; a key in bytes is taken as it is.  Keys and values may
+    need the headers of their message.
+
+    `parts` of `keys` begins with the key, and `parts` of `values` is the row, and its key.
     """
 
-    def __init__(self, key_columns: Sequence[str], key_format: str, key_codec: str) -> None:
-        self._key_columns = key_columns
-        self._key_format, self._key_codec = key_format, key_codec
+    def __init__(
+        self, encoding: str, needs: Needs, key_format: str, keys: DataDecoder, values: DataDecoder
+    ) -> None:
+        self._columns, self._key_columns = needs.columns, needs.key
+        self._codec = f"{encoding} value"
+        self._key_codec = _KEYS.get(key_format, f"{encoding} key")
+        self._raw_key = key_format == "bytes"
+        self._keys = _JSON_KEYS if key_format == "json" else keys
+        self._values = values
 
     def key(self, key: bytes | None) -> bytes | None:
         """Decode a Kafka key to the key of a row; None if its columns have it."""
@@ -148,21 +157,43 @@ class KeyedUpserts(ABC):
         """Decode a row that needs no key, except one from its columns.  Raises: DecodeError."""
         return self._row(None, value, list(headers) if headers else None)
 
-    @abstractmethod
     def _row(self, row_key: bytes | None, value: bytes, headers: Headers) -> Change:
         """Decode a row with the key of its message, unless its columns have the key."""
+        if (parts := self._values.parts(value, headers)) and (image := parts[0]) is not None:
+            return Change("upsert", parts[1] if self._key_columns else row_key, image)
+        try:
+            row = self._values.decode(value, headers)
+            if self._key_columns:
+                row_key = self._key_of(row, self._codec)
+            if self._columns is not None:
+                if not isinstance(row, dict):
+                    raise DecodeError(self._codec, "expected a record")
+                row = {name: row[name] for name in self._columns if name in row}
+            return Change("upsert", row_key, canonical.write(row))
+        except canonical.FAULTS as error:
+            fault = canonical.decode_error(self._codec, error)
+            raise DecodeError(fault.codec, fault.reason, key=row_key) from None
 
     def _of_kafka(self, key: bytes | None, headers: Headers) -> bytes:
-        """Decode a Kafka key to the key of a row."""
         if key is None:
             raise DecodeError(self._key_codec, "it is null")
-        if self._key_format == "bytes":
+        if self._raw_key:
             return key
+        if (parts := self._keys.parts(key, headers)) and parts[0] is not None:
+            return parts[0]
         try:
-            return self._decoded_key(key, headers)
+            data = self._keys.decode(key, headers)
         except canonical.REFUSALS as error:
             raise canonical.decode_error(self._key_codec, error) from None
+        return self._key_of(data, self._key_codec) if self._key_columns else canonical.write(data)
 
-    @abstractmethod
-    def _decoded_key(self, key: bytes, headers: Headers) -> bytes:
-        """Decode a Kafka key with data."""
+    def _key_of(self, row: Any, codec: str) -> bytes:
+        if not isinstance(row, dict):
+            raise DecodeError(codec, "expected a record")
+        if lacking := [f"`{name}`" for name in self._key_columns if name not in row]:
+            raise DecodeError(codec, f"it lacks {', '.join(lacking)} of the key")
+        return canonical.key(row, self._key_columns)
+
+
+_KEYS = {"json": "JSON key", "bytes": "key"}
+_JSON_KEYS = DataDecoder(lambda key, _: _decode(key))

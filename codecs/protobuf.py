@@ -32,9 +32,10 @@ from typing import Any, Protocol
 
 from ikebana.codecs import canonical
 from ikebana.codecs.avro_schema import CONVERTS, MessagePart, SchemaUnknown, locate
-from ikebana.codecs.change import Change, Headers, Needs
+from ikebana.codecs.change import Headers, Needs
 from ikebana.codecs.encodings import Convert, decimals, duration, time_of, timestamp_of
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.keys import DataDecoder
 from ikebana.codecs.plain import KeyedUpserts
 from ikebana.codecs.row_images import RowImages
 from ikebana.errors import ConfigError
@@ -411,42 +412,23 @@ _WELL_KNOWN: dict[str, Convert] = {
 
 
 class ProtobufUpserts(KeyedUpserts):
-    """Decodes keyed upserts with values in Protobuf; `needs.key` has the key columns.
-
-    A key in Protobuf or JSON may be any data; a key in bytes is taken as it is.
+    """Decodes keyed upserts with values in Protobuf, and keys in Protobuf, JSON or bytes.
 
     Raises:
         ConfigError: the library is not installed.
     """
 
     def __init__(self, schemas: Descriptions, needs: Needs, key_format: str) -> None:
-        super().__init__(needs.key, key_format, "key")
-        self._keys = ProtobufDecoder(schemas, "key")
-        self._values = ProtobufDecoder(schemas)
-        self._images = RowImages("Protobuf value", needs, exact=False)
+        keys, values = ProtobufDecoder(schemas, "key"), ProtobufDecoder(schemas)
+        images = RowImages("Protobuf value", needs, exact=False)
 
-    def _row(self, row_key: bytes | None, value: bytes, headers: Headers) -> Change:
-        try:
-            data = self._values.decode(value, headers)
+        def row(message: bytes, headers: Headers) -> Any:
+            data = values.decode(message, headers)
             if not isinstance(data, dict):
                 raise DecodeError("Protobuf value", "its message is no row")
-            if self._key_columns:
-                row_key = self._images.key(data, self._key_columns)
-            return Change("upsert", row_key, self._images.row(self._images.converted(data)))
-        except canonical.FAULTS as error:
-            fault = canonical.decode_error("Protobuf value", error)
-            raise DecodeError(fault.codec, fault.reason, key=row_key) from None
+            return images.converted(data)
 
-    def _decoded_key(self, key: bytes, headers: Headers) -> bytes:
-        is_json = self._key_format == "json"
-        data = canonical.decoder(Any)(key) if is_json else self._keys.decode(key, headers)
-        if not self._key_columns:
-            return canonical.write(data)
-        if not isinstance(data, dict):
-            raise DecodeError("key", "it lacks a column of the key")
-        row_key = self._images.key(data, self._key_columns)
-        assert row_key is not None, "the key has columns"
-        return row_key
+        super().__init__("Protobuf", needs, key_format, DataDecoder(keys.decode), DataDecoder(row))
 
 
 # The text of a `.proto` file: some registries, such as Apicurio's, have no other form.

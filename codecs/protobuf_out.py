@@ -25,22 +25,22 @@ field of one.  A row of which a column is not of its type is a violation.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from zlib import crc32
 
 from ikebana.codecs import canonical
 from ikebana.codecs.avro_schema import MessagePart, Schemas
 from ikebana.codecs.encodings import INFINITE_NANOS
 from ikebana.codecs.output_messages import (
-    MisfitError,
+    Forms,
     OutputShape,
+    ToDatum,
+    ToJson,
     Writers,
-    as_object,
-    datum_of,
+    avro_scalars,
     has_names,
-    required,
 )
 from ikebana.codecs.protobuf import (
     DATE,
@@ -251,132 +251,31 @@ def _type_of(field: Any) -> str:
     return str(field.type_name or field.Type.Name(field.type).removeprefix("TYPE_").lower())
 
 
-Set = Callable[[Any, Any], None]
-
-
 @functools.lru_cache(maxsize=64)
 def writers(shape: OutputShape) -> Writers:
     """The writers of keys and values of a shape."""
     of_key, of_value = (_class(file) for file in files_of(shape))
-    key, row = _setters(_fields_of_key(shape.key_type)), _setters(shape.columns)
-    is_record, of_json = isinstance(shape.key_type, Struct), shape.key_type == JSON
-
-    def key_of(message: bytes) -> bytes:
-        value = _decode(message)
-        if of_json:
-            value = canonical.encode(value).decode()
-        fields = as_object(value, "key", shape.key_type) if is_record else {key[0][0]: value}
-        for name, kind, _ in key:
-            required(fields.get(name), name, kind)
-        return _written(of_key, key, fields)
-
-    def value_of(message: bytes) -> bytes:
-        return _written(of_value, row, as_object(_decode(message), "value", "STRUCT"))
-
-    return Writers(key_of, value_of)
+    field = None if isinstance(shape.key_type, Struct) else _fields_of_key(shape.key_type)[0][0]
+    # A list or a map cannot have nulls.
+    return Forms(_scalars, nulls=False).writers(
+        shape,
+        lambda key: _written(of_key, key if field is None else {field: key}),
+        lambda row: _written(of_value, row),
+    )
 
 
 def _class(file: Any) -> Any:
     return message_at(pool_of([(file.name, file.SerializeToString())]), file.name, (0,))
 
 
-def _written(of: Any, setters: "list[tuple[str, SqlType, Set]]", fields: Any) -> bytes:
-    message = of()
-    _fill(message, setters, fields)
-    return _TAG + bytes(message.SerializeToString(deterministic=True))
+def _written(of: Any, fields: dict[str, Any]) -> bytes:
+    # A field that is None is left out, and a dict has the fields of a message within.
+    return _TAG + bytes(of(**fields).SerializeToString(deterministic=True))
 
 
-def _fill(message: Any, setters: "list[tuple[str, SqlType, Set]]", fields: Any) -> None:
-    for name, _, put in setters:
-        if (value := fields.get(name)) is not None:
-            put(message, value)
-
-
-def _setters(
-    columns: Sequence[tuple[str, SqlType]], path: str = ""
-) -> "list[tuple[str, SqlType, Set]]":
-    return [(name, kind, _setter(name, kind, f"{path}{name}")) for name, kind in columns]
-
-
-def _setter(name: str, kind: SqlType, path: str) -> Set:
-    """A function that sets a field to a value that is not null.  It raises: MisfitError."""
-    match kind:
-        case List(of) | Array(of):
-            return _list(name, of, path, kind)
-        case Map(_, of):
-            return _map(name, of, path, kind)
-        case Struct(fields):
-            setters = _setters(fields, f"{path}.")
-
-            def put_struct(message: Any, value: Any) -> None:
-                row = as_object(value, path, kind)
-                part = getattr(message, name)
-                part.SetInParent()
-                _fill(part, setters, row)
-
-            return put_struct
-    make = _scalar(kind, path)
-    if not _form(kind).path:
-        return lambda message, value: setattr(message, name, make(value))
-
-    def put(message: Any, value: Any) -> None:
-        part = getattr(message, name)
-        part.SetInParent()
-        _set(part, make(value))
-
-    return put
-
-
-def _list(name: str, of: SqlType, path: str, kind: SqlType) -> Set:
-    add = _adder(of, path)
-
-    def put(message: Any, value: Any) -> None:
-        if not isinstance(value, list):
-            raise MisfitError(path, kind)
-        for item in value:
-            add(getattr(message, name), required(item, path, kind))
-
-    return put
-
-
-def _adder(of: SqlType, path: str) -> Set:
-    """A function that adds a value to a repeated field."""
-    if isinstance(of, Struct):
-        setters = _setters(of.fields, f"{path}.")
-        return lambda repeated, item: _fill(repeated.add(), setters, as_object(item, path, of))
-    make = _scalar(of, path)
-    if _form(of).path:
-        return lambda repeated, item: _set(repeated.add(), make(item))
-    return lambda repeated, item: repeated.append(make(item))
-
-
-def _map(name: str, of: SqlType, path: str, kind: SqlType) -> Set:
-    is_struct = isinstance(of, Struct)
-    setters = _setters(of.fields, f"{path}.") if isinstance(of, Struct) else []
-    make = None if is_struct else _scalar(of, path)
-
-    def put(message: Any, value: Any) -> None:
-        entries = getattr(message, name)
-        for each, item in as_object(value, path, kind).items():
-            required(item, path, kind)
-            if make is None:
-                _fill(entries[each], setters, as_object(item, path, of))
-            elif _form(of).path:
-                _set(entries[each], make(item))
-            else:
-                entries[each] = make(item)
-
-    return put
-
-
-def _set(message: Any, fields: dict[str, Any]) -> None:
-    for name, value in fields.items():
-        setattr(message, name, value)
-
-
-def _scalar(kind: SqlType, path: str) -> Callable[[Any], Any]:
-    """A function that makes the value of a field, or its message.  It raises: MisfitError."""
-    datum = datum_of(kind, path)
+def _scalars(kind: SqlType) -> ToDatum:
+    """The function that makes a field's value, or the fields of its message: see `ScalarForms`."""
+    datum = avro_scalars(kind)
     text = str(kind)
     if text == "UBIGINT":
         return lambda value: int.from_bytes(datum(value), "big", signed=True)
@@ -384,12 +283,12 @@ def _scalar(kind: SqlType, path: str) -> Callable[[Any], Any]:
         width, scale = (kind.width, kind.scale) if isinstance(kind, DecimalType) else (38, 0)
         return lambda value: {"value": datum(value), "precision": width, "scale": scale}
     if text == "DATE":
-        return lambda value: _date(datum(value), path, kind)
+        return lambda value: _date(datum(value))
     if text == "TIME":
         return lambda value: _time(datum(value))
     if text in _INSTANTS:
         unit = 10 ** _INSTANTS[text]
-        return lambda value: _timestamp(datum(value), unit, path, kind)
+        return lambda value: _timestamp(datum(value), unit)
     return datum
 
 
@@ -397,11 +296,8 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _SECONDS = range(-62_135_596_800, 253_402_300_800)
 
 
-def _date(days: int, path: str, kind: SqlType) -> dict[str, int]:
-    try:
-        day = date.fromordinal(days + _EPOCH_DAY)
-    except (ValueError, OverflowError):
-        raise MisfitError(path, kind) from None
+def _date(days: int) -> dict[str, int]:
+    day = date.fromordinal(days + _EPOCH_DAY)
     return {"year": day.year, "month": day.month, "day": day.day}
 
 
@@ -412,34 +308,23 @@ def _time(micros: int) -> dict[str, int]:
     return {"hours": hours, "minutes": minute, "seconds": second, "nanos": part * 1000}
 
 
-def _timestamp(count: int, unit: int, path: str, kind: SqlType) -> dict[str, int]:
+def _timestamp(count: int, unit: int) -> dict[str, int]:
     seconds, part = divmod(count, unit)
     if seconds not in _SECONDS or count in INFINITE_NANOS:
-        raise MisfitError(path, kind)
+        raise ValueError
     return {"seconds": seconds, "nanos": part * (10**9 // unit)}
 
 
-_decode = canonical.decoder(Any)
+def back(schemas: Schemas, part: MessagePart) -> ToJson:
+    """A reader of keys, or values, as canonical JSON."""
+    decoder = ProtobufDecoder(cast(Descriptions, schemas), part)
 
-
-class _InJson:
-    """Keys or values of an output's topic as canonical JSON."""
-
-    def __init__(self, schemas: Descriptions, part: MessagePart) -> None:
-        self._is_key = part == "key"
-        self._decoder = ProtobufDecoder(schemas, part)
-
-    def of(self, message: bytes | None) -> bytes | None:
-        if message is None:
-            return None
-        name, data = self._decoder.named(message)
-        if self._is_key and name.rpartition(".")[2] == _ONLY:
+    def in_json(message: bytes) -> bytes:
+        name, data = decoder.named(message)
+        if part == "key" and name.rpartition(".")[2] == _ONLY:
             [(field, data)] = data.items()
             if field == _FIELD_JSON:
                 return canonical.canonical(data.encode())
         return canonical.encode(data)
 
-
-def back(schemas: Schemas, part: MessagePart) -> _InJson:
-    """A reader of messages as JSON."""
-    return _InJson(schemas, part)  # type: ignore[arg-type]
+    return in_json

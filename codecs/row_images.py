@@ -40,8 +40,9 @@ class RowImages:
 
     With `minimal`, images need not be full: a row has only declared columns, and those that its
     image lacks are absent.  With `looks`, all declared columns are decoded, to see which of them
-    an image has, although rows may have other columns.  Without `exact`, images may have more
-    columns than `names`, because the codec decodes them itself.
+    an image has, although rows may have other columns.  With `nulls`, a declared column that an
+    image lacks is null.  Without `exact`, images may have more columns than `names`, because the
+    codec decodes them itself.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class RowImages:
         *,
         minimal: bool = False,
         looks: bool = False,
+        nulls: bool = False,
         exact: bool = True,
     ) -> None:
         self._codec = codec
@@ -62,6 +64,7 @@ class RowImages:
         self._columns = needs.columns
         if needs.columns is None and minimal and to_look_for:
             self._columns = to_look_for
+        self._nulls = needs.declared_nulls() if nulls else needs.nulls()
         self.names = None
         """The columns to decode of an image, None for all."""
         if self._columns is not None and needs.key:
@@ -156,16 +159,9 @@ class RowImages:
 
     def row(self, image: RowImage) -> bytes:
         """Write a row with the columns of an image that are read."""
-        if self._only_read:
-            return canonical.write(image)
-        return canonical.write({n: image[n] for n in self._columns or () if n in image})
-
-    def row_with_nulls(self, image: RowImage) -> bytes:
-        """Write a row like `row`, with nulls for declared columns that the image lacks."""
-        row = self.declared.with_nulls(image)
-        if self._columns is not None:
-            row = {name: row[name] for name in self._columns if name in row}
-        return canonical.write(row)
+        if not self._only_read:
+            image = {n: image[n] for n in self._columns or () if n in image}
+        return canonical.write({**self._nulls, **image} if self._nulls else image)
 
     def absent(self, image: RowImage) -> tuple[str, ...]:
         """Name the declared columns that a minimal image lacks.
@@ -182,10 +178,17 @@ class RowImages:
 
         Some sources log no more of it.  Declared columns say which columns the table has; without
         them it is taken to have more.
+
+        Raises:
+            DecodeError: no columns are declared, and nothing but the image retracts the row.
         """
         if self.declared:
             return self.declared.shows_key_alone(names, key)
-        return {*names} <= {*key}
+        alone = {*names} <= {*key}
+        if alone and names and self._keyless:
+            reason = "the old image has only the key, and the table may have more: declare columns"
+            raise DecodeError(self._codec, reason)
+        return alone
 
     def readable_columns(self, names: Any) -> Sequence[str]:
         """Find the key's columns in a message with another fault; raises as decoding."""

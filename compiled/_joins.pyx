@@ -12,6 +12,7 @@ from libc.limits cimport LONG_MIN
 from libc.stdint cimport uint32_t
 from libc.string cimport memcmp
 
+from ikebana.compiled._placing cimport crc32
 from ikebana.compiled._rows cimport new_row
 
 ctypedef const unsigned char* Text
@@ -228,21 +229,6 @@ cdef Text _behind_word(Text at, const char* word) noexcept:
 
 # Shards.
 
-cdef uint32_t _CRC[256]
-
-
-cdef void _set_table() noexcept:
-    cdef uint32_t byte, bit, value
-    for byte in range(256):
-        value = byte
-        for bit in range(8):
-            value = value >> 1 ^ 0xEDB88320 if value & 1 else value >> 1
-        _CRC[byte] = value
-
-
-_set_table()
-
-
 def spread(list updates, list held, bytes keyless):
     """Append updates to the list of the shard of each; return the bytes of keys and values.
 
@@ -277,13 +263,8 @@ def spread(list updates, list held, bytes keyless):
 
 cdef inline Py_ssize_t _shard_of(bytes key, Py_ssize_t shards) noexcept:
     """The shard of a key: its CRC-32 modulo their number."""
-    cdef Text byte = <Text>PyBytes_AS_STRING(key)
-    cdef Text end = byte + PyBytes_GET_SIZE(key)
-    cdef uint32_t crc = 0xFFFFFFFF
-    while byte < end:
-        crc = _CRC[(crc ^ byte[0]) & 0xFF] ^ crc >> 8
-        byte += 1
-    return <Py_ssize_t>((crc ^ 0xFFFFFFFF) % <uint32_t>shards)
+    cdef uint32_t crc = crc32(<Text>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+    return <Py_ssize_t>(crc % <uint32_t>shards)
 
 
 def spread_columns(tuple columns, list held, bytes keyless):

@@ -32,7 +32,7 @@ cdef void _set_tables() noexcept:
 _set_tables()
 
 
-cdef inline uint32_t _crc32(const unsigned char* at, Py_ssize_t size) noexcept nogil:
+cdef uint32_t crc32(const unsigned char* at, Py_ssize_t size) noexcept nogil:
     """The CRC-32 of so many bytes, as of `zlib.crc32`."""
     cdef uint32_t found = 0xFFFFFFFFU
     while size >= 8:
@@ -60,12 +60,12 @@ cdef inline uint32_t _crc32(const unsigned char* at, Py_ssize_t size) noexcept n
 
 def checksum(bytes key) -> int:
     """What `zlib.crc32` gives."""
-    return _crc32(<const unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+    return crc32(<const unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
 
 
 cdef inline uint32_t _shard_of(key, uint32_t count) noexcept:
     # The key is of type bytes.
-    return _crc32(<const unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)) % count
+    return crc32(<const unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)) % count
 
 
 cdef inline Py_ssize_t _size_of(value) noexcept:

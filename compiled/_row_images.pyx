@@ -37,6 +37,7 @@ cdef class Rows(Canonical):
     cdef frozenset columns
     cdef tuple key
     cdef bint before
+    cdef tuple whole
     cdef bint busy
     cdef bint reads_old
     cdef Order order
@@ -53,6 +54,7 @@ cdef class Rows(Canonical):
         self.columns = None if columns is None else frozenset(name.encode() for name in columns)
         self.key = tuple(sorted({name.encode() for name in key}))
         self.before = before
+        self.whole = ()
         self.reads_old = before or bool(key)
         self.order.count = NOTHING_KNOWN
         free(self.key_places)
@@ -67,7 +69,13 @@ cdef class Rows(Canonical):
 
     def __reduce__(self):
         names = None if self.columns is None else tuple(name.decode() for name in self.columns)
-        return _made, (names, tuple(name.decode() for name in self.key), self.before)
+        key = tuple(name.decode() for name in self.key)
+        return _made, (names, key, self.before, tuple(name.decode() for name in self.whole))
+
+    def require(self, names):
+        """Leave rows that lack one of these columns to Python."""
+        self.whole = tuple(name.encode() for name in names)
+        self.order.count = NOTHING_KNOWN
 
     def row(self, bytes message not None):
         """The canonical bytes of an object's columns; None if it is left to Python."""
@@ -189,7 +197,10 @@ cdef class Rows(Canonical):
         return self.read[0] == c'n' and self.word(b"null", 4)
 
     cdef bint pick(self, const Image* image) except -1:
-        """Know of an image's members which are read; False if two have one name."""
+        """Know of an image's members which are read.
+
+        False if two have one name, or one is missing from a whole row.
+        """
         cdef const Member* members = &self.members[image.base]
         cdef Py_ssize_t count = image.count
         cdef Py_ssize_t at, place
@@ -207,6 +218,8 @@ cdef class Rows(Canonical):
                 raise MemoryError
             self.kept_room = count
         cdef list names = [members[at].name[:members[at].size] for at in range(count)]
+        if not frozenset(names).issuperset(self.whole):
+            return False
         for at in range(count):
             place = self.order.ranks[at]
             self.kept[at] = self.columns is None or names[place] in self.columns
@@ -250,8 +263,10 @@ cdef class Rows(Canonical):
         return _ended(self.spare, put)
 
 
-def _made(columns, key, before):
-    return Rows(columns, key, before=before)
+def _made(columns, key, before, whole):
+    rows = Rows(columns, key, before=before)
+    rows.require(whole)
+    return rows
 
 
 cdef bytes _ended(unsigned char* begin, unsigned char* put):

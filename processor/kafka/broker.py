@@ -22,111 +22,18 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NoReturn
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import (
-    AdminClient,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka.admin import AdminClient
 
 from ikebana.arrangements.storage import private_folder
 from ikebana.errors import BrokerError, ConfigError
 from ikebana.processor.base.machine import find_java, write_whole
 from ikebana.processor.kafka.broker_jars import end_of_log, jars
-
-# A secured broker has two listeners, both encrypted.  `SASL_SSL` is for users with passwords
-# (`PLAIN` and `SCRAM-SHA-512`), `SSL` for clients with a certificate of the authority.  Only super
-# users may do what no rule allows.  The broker itself is a super user: with its own certificate it
-# connects to itself, and we ask it whether it is ready.
-SASL, CERTIFIED = "SASL_SSL", "SSL"
-_MODULES = "org.apache.kafka.common.security"
-# The minimum that Kafka accepts; these passwords guard only the topics of tests.
-_SCRAM_ITERATIONS = 4096
-_REQUEST_S = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Security:
-    """The users and certificates of an embedded broker; certificates and keys are PEM texts."""
-
-    authority: str
-    """The certificate of the authority that has signed the broker's and all clients'."""
-    certificate: str
-    """The broker's own, for 127.0.0.1."""
-    key: str = field(repr=False)
-    """The private key of that certificate, as PKCS #8 without a password."""
-    principal: str
-    """The principal of the broker's certificate in Kafka's form, such as `User:CN=broker`."""
-    users: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The passwords of users, by name."""
-    super_users: Collection[str] = ()
-    """More principals that may do everything, such as `User:admin`."""
-
-    def settings(self) -> dict[str, str]:
-        """Return the broker's settings, except the addresses of its listeners."""
-        users = "".join(f" user_{name}={_quoted(word)}" for name, word in self.users.items())
-        plain = f"{_MODULES}.plain.PlainLoginModule required{users};"
-        scram = f"{_MODULES}.scram.ScramLoginModule required;"
-        sasl = f"listener.name.{SASL.lower()}"
-        return {
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": ";".join([self.principal, *self.super_users]),
-            "listener.security.protocol.map": f"{SASL}:{SASL},{CERTIFIED}:SSL,CONTROLLER:SSL",
-            "inter.broker.listener.name": CERTIFIED,
-            "listener.name.controller.ssl.client.auth": "required",
-            f"listener.name.{CERTIFIED.lower()}.ssl.client.auth": "required",
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
-            f"{sasl}.plain.sasl.jaas.config": plain,
-            f"{sasl}.scram-sha-512.sasl.jaas.config": scram,
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.key": self.key,
-            "ssl.keystore.certificate.chain": self.certificate,
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.certificates": self.authority,
-        }
-
-    def own_client(self) -> dict[str, str]:
-        """Return the settings of a client with the broker's certificate, which has all rights."""
-        return {
-            "security.protocol": "SSL",
-            "ssl.ca.pem": self.authority,
-            "ssl.certificate.pem": self.certificate,
-            "ssl.key.pem": self.key,
-        }
-
-    def admit(self, admin: AdminClient) -> None:
-        """Create the users for SCRAM, whose credentials a broker keeps in its own data.
-
-        Raises:
-            BrokerError: the broker refuses them.
-        """
-        how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _SCRAM_ITERATIONS)
-        upsertions = [
-            UserScramCredentialUpsertion(name, how, word.encode())
-            for name, word in self.users.items()
-        ]
-        for name, answer in (
-            admin.alter_user_scram_credentials(upsertions).items() if upsertions else ()
-        ):
-            try:
-                answer.result(_REQUEST_S)
-            except KafkaException as error:
-                said = error.args[0].str()
-                raise BrokerError(f'could not make the user "{name}": {said}') from error
-
-
-def _quoted(password: str) -> str:
-    """Quote a value for JAAS."""
-    escaped = password.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
 
 # Kafka takes a folder with this file for formatted, so it is written last.
 META = "meta.properties"
@@ -256,27 +163,20 @@ class Broker:
         data: Path,
         port: int,
         settings: Mapping[str, str],
-        security: Security | None,
         java: Path,
         lib: Path,
     ) -> None:
         self.data = data
         self.port = port
         self.bootstrap_servers = f"127.0.0.1:{port}"
-        """Where all clients of an open broker connect, and users of a secured one."""
-        self.listeners = {"PLAINTEXT" if security is None else SASL: self.bootstrap_servers}
+        """Where clients connect."""
+        self.listeners = {"PLAINTEXT": self.bootstrap_servers}
         """By security protocol, where clients connect."""
-        if security is not None:
-            self.listeners[CERTIFIED] = f"127.0.0.1:{free_port()}"
         self.admin_settings = {"bootstrap.servers": self.bootstrap_servers}
         """The settings of a client that may do everything."""
-        if security is not None:
-            servers = self.listeners[CERTIFIED]
-            self.admin_settings = {"bootstrap.servers": servers, **security.own_client()}
         self.log_file = data / "broker.log"
         self.pid: int | None = None
         self._settings = dict(settings)
-        self._security = security
         self._java = java
         self._lib = lib
         self._logs = data / LOGS
@@ -351,9 +251,7 @@ class Broker:
             ) from err
 
     def _write_files(self) -> None:
-        secured = {} if self._security is None else self._security.settings()
-        settings = {**secured, **self._settings}
-        write_files(self.data, self.listeners, free_port(), settings)
+        write_files(self.data, self.listeners, free_port(), self._settings)
 
     def _format(self) -> None:
         # Kafka writes the file of ids last, so an interrupted format is done again.
@@ -408,8 +306,6 @@ class Broker:
         while time.monotonic() < deadline:
             try:
                 if client.list_topics(timeout=0.5).cluster_id == cluster_id:
-                    if self._security is not None:
-                        self._security.admit(client)
                     return
             except KafkaException:
                 pass  # not yet
@@ -450,14 +346,12 @@ def running(
     data: Path | None = None,
     port: int | None = None,
     settings: Mapping[str, str] | None = None,
-    security: Security | None = None,
 ) -> Iterator[Broker]:
     """Run a broker for the length of a `with` block.
 
     Without `data` the folder is temporary: it is removed at the end, but kept for its log if
     the broker did not start.  Without `port` a free port is chosen.  `settings` are broker
-    settings of Kafka that are added to those of an embedded broker.  With `security` the
-    broker has only encrypted listeners, and checks the rights of clients.
+    settings of Kafka that are added to those of an embedded broker.
 
     Raises:
         BrokerError: Java is missing or too old, the jars could not be fetched, or the
@@ -477,7 +371,7 @@ def running(
     keep = data is not None
     folder = Path(tempfile.mkdtemp(prefix="ikebana-broker-")) if data is None else data.absolute()
     at = free_port() if port is None else port
-    broker = Broker(folder, at, settings, security, java, lib)
+    broker = Broker(folder, at, settings, java, lib)
     try:
         try:
             broker.start()
@@ -596,7 +490,7 @@ def write_files(
         "process.roles": "broker,controller",
     }
     properties = data / PROPERTIES
-    # The file of a secured broker has passwords and a private key.
+    # Settings may have passwords.
     properties.touch(mode=0o600)
     properties.write_text(
         "".join(f"{key}={_escaped(value)}\n" for key, value in sorted(all_settings.items()))

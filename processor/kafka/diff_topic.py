@@ -373,8 +373,8 @@ class OutputReader:
                 changes = self._changes(key, value)
             else:
                 keys, values, rows = self._written
-                key = keys.of(key)
-                decoded = self._changes(key, values.of(value))
+                key = None if key is None else keys(key)
+                decoded = self._changes(key, None if value is None else values(value))
                 changes = [rows.change(key, *change) for change in decoded]
         except DecodeError as error:
             raise SourceError(

@@ -62,7 +62,6 @@ _DESCRIBE_EVERY_S = 5.0
 _GATHER_EVERY_S = 0.005
 # How long to ask again for the end of a partition if it is before the offset already read.
 _REPLACED_S = 20.0
-_PAUSE_S = 0.5
 
 # Decision (an idle source waits in a fetch): Brokers hold a fetch at the end of what was read, so
 # a record is heard of as it comes. Looks at the topics are for what a fetch does not show:
@@ -215,24 +214,6 @@ class Inputs:
             reader.close()
         return {topic: record for topic, record in records.items() if record is not None}
 
-    def _reached(self, positions: Offsets, refusal: Refusal) -> Positions:
-        """Read the ends again, until they are not before `positions`.
-
-        A broker that was replaced as a leader, and has not noticed it, answers with an old end;
-        the broker that the client asks next may have the present one.
-
-        Raises:
-            SourceError: the refusal, after a while.
-        """
-        deadline = time.monotonic() + _REPLACED_S
-        while time.monotonic() < deadline:
-            patiently(lambda: self._admin.list_topics(timeout=client.REQUEST_S), "the brokers")
-            ends = topics.ends(self._admin, self._partitions)
-            if lost_end(ends, positions) is None:
-                return ends
-            time.sleep(_PAUSE_S)
-        raise refusal.error()
-
     def look(self, positions: Offsets, ids: Mapping[str, str] | None = None) -> InputOffsets:
         """Read the last stable offsets.
 
@@ -256,8 +237,15 @@ class Inputs:
         if moved or time.monotonic() - self._described_s > _DESCRIBE_EVERY_S:
             if self._describe(ids or {}):
                 ends = topics.ends(self._admin, self._partitions)
-            if (refusal := lost_end(ends, positions)) is not None:
-                ends = self._reached(positions, refusal)
+            if lost_end(ends, positions) is not None:
+                ends = topics.from_leaders(
+                    lambda: topics.ends(self._admin, self._partitions),
+                    self._admin,
+                    lambda ends: lost_end(ends, positions) is not None,
+                    _REPLACED_S,
+                )
+                if (refusal := lost_end(ends, positions)) is not None:
+                    raise refusal.error()
         keys = self._position_keys
         new = {
             topic: count

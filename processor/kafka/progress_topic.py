@@ -7,15 +7,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ikebana.codecs.diff import ProgressRecord, add_times
-from ikebana.errors import CheckpointError
+from ikebana.errors import AwayError, CheckpointError
 from ikebana.processor.base.offsets import Offsets, Positions
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.kafka import topics
-from ikebana.processor.kafka.client import REQUEST_S, enqueue, patiently
+from ikebana.processor.kafka.client import PATIENCE_S, enqueue
 from ikebana.processor.kafka.reader import RangeReader, progress_record
 from ikebana.processor.kafka.transactions import TransactionalProducer, last_message
 from ikebana.processor.planning import outputs
@@ -53,7 +52,7 @@ def publish(
         AwayError: the brokers did not answer, or only with ends from before the batch.
     """
     markers = list(markers)
-    ends = patiently(lambda: _ends(plan, admin, markers, last), "the leaders of outputs")
+    ends = _ends(plan, admin, markers, last)
     batch = closings(plan, markers, ends, new, begin, last)
     with lease.transaction() as producer:
         for output, record, times in batch:
@@ -69,22 +68,31 @@ def _ends(
     markers: Sequence[Marker],
     last: Offsets,
 ) -> Positions:
-    """Read the ends of outputs; raise a retriable error if they are from before the batch.
-
-    A broker that was replaced as a partition's leader, and has not noticed it, answers with an old
-    end.  A reader that believed it would miss updates.
-    """
+    """Read the ends of outputs.  Raises: AwayError, if they stay those from before the batch."""
     described = topics.describe(admin, [output.topic for output in plan.published])
     partitions = {name: topic.partitions for name, topic in described.items()}
-    ends = topics.high_watermarks(admin, partitions)
-    for output in plan.published:
-        is_whole = output.traits.as_updates and not markers[0].transition.freezes(output.name)
-        if is_whole and output.topic in last:
-            added = sum(ends[output.topic].values()) - sum(last[output.topic].values())
-            if added < sum(marker.counts.get(output.name, 0) for marker in markers):
-                # Metadata from some other broker choose whom the client asks next.
-                admin.list_topics(timeout=REQUEST_S)
-                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+    written = {
+        output.topic: sum(marker.counts.get(output.name, 0) for marker in markers)
+        for output in plan.published
+        if output.traits.as_updates and not markers[0].transition.freezes(output.name)
+    }
+
+    def are_old(ends: Positions) -> bool:
+        return any(
+            sum(ends[topic].values()) - sum(last[topic].values()) < count
+            for topic, count in written.items()
+            if topic in last
+        )
+
+    ends = topics.from_leaders(
+        lambda: topics.high_watermarks(admin, partitions), admin, are_old, PATIENCE_S
+    )
+    if are_old(ends):
+        raise AwayError(
+            f"for {PATIENCE_S:.0f} s the brokers have told ends of outputs that lie before what "
+            "the batch has written",
+            hint="Check that the leaders of their partitions are up.",
+        )
     return ends
 
 

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 from ikebana.errors import SourceError
 from ikebana.processor.base.offsets import Positions, TopicInfo
 from ikebana.processor.kafka import client
-from ikebana.processor.kafka.client import REQUEST_S, patiently, with_leaders
+from ikebana.processor.kafka.client import REQUEST_S, Result, patiently, with_leaders
 
 _MASK = 0xFFFFFFFF
 _M = 0x5BD1E995
@@ -126,6 +126,25 @@ def _offsets(
     if not asked:
         return {topic: {} for topic in partitions}
     return patiently(lambda: with_leaders(ask, admin, partitions), "the brokers")
+
+
+def from_leaders(
+    ask: Callable[[], Result],
+    admin: AdminClient,
+    are_old: Callable[[Result], bool],
+    patience_s: float,
+) -> Result:
+    """Ask for the ends of partitions until they are not old; return the last answer after a time.
+
+    A broker that was replaced as a partition's leader, and has not noticed it, answers with an old
+    end.  A reader that believed it would miss records.
+    """
+    deadline = time.monotonic() + patience_s
+    while are_old(ends := ask()) and time.monotonic() < deadline:
+        # Metadata from some other broker choose whom the client asks next.
+        patiently(lambda: admin.list_topics(timeout=REQUEST_S), "the brokers")
+        time.sleep(_PAUSE_S)
+    return ends
 
 
 def settings_of(admin: AdminClient, topic: str) -> dict[str, str]:
@@ -266,20 +285,16 @@ class ReadTopics:
     def reaching(self, ask: AskOffsets, name: str, least: Mapping[int, int]) -> dict[int, int]:
         """Ask for the ends of the partitions in `least` until they are not before those there.
 
-        A broker that was replaced as a leader, and has not noticed it, answers with an older end;
-        an end that is before `least` after some seconds is returned.
+        An end that is before `least` after some seconds is returned.
 
         Raises: SourceError, as `offsets`.
         """
-        deadline = time.monotonic() + _GONE_S
-        while True:
-            offsets = self.offsets(ask, name, 1 + max(least))
-            missing = any(offsets.get(partition, 0) < end for partition, end in least.items())
-            if not missing or time.monotonic() >= deadline:
-                return offsets
-            # Metadata from some other broker choose whom the client asks next.
-            self._admin.list_topics(timeout=REQUEST_S)
-            time.sleep(_PAUSE_S)
+        return from_leaders(
+            lambda: self.offsets(ask, name, 1 + max(least)),
+            self._admin,
+            lambda offsets: any(offsets.get(p, 0) < end for p, end in least.items()),
+            _GONE_S,
+        )
 
     def _deleted(self, gone: str, *, anew: bool) -> SourceError:
         message = f'cannot go on reading "{self._topic}": topic "{gone}" was deleted'

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import UNSET
 
-from ikebana.codecs import canonical
 from ikebana.codecs.canonical import fit_a_struct
 from ikebana.codecs.change import Change, Codec, DeclaredColumns, Headers, Ignored, Needs
 from ikebana.codecs.formats import EMPTY_VALUES, IN_REGISTRY
@@ -84,38 +83,6 @@ def checked_of(source: Input, reading: Reading) -> tuple[str, ...] | None:
     if reading.columns is None:
         return None
     return tuple(sorted({*(columns_of_rows(source, reading) or ()), *checked_columns(source)}))
-
-
-def completion_of(
-    source: Input, reading: Reading
-) -> Callable[[Sequence[bytes]], list[bytes] | None] | None:
-    """Make a function that adds nulls to rows for the columns that they lack.
-
-    A table may have got a column after a row was written; an old image of the row has null there,
-    and retracts the row only if the two are equal.  The function returns None if no row lacks a
-    column.  It is None itself if there are no old images to equal, or no columns are declared.
-    """
-    read = columns_of_rows(source, reading)
-    columns = [c for c in declared_by(source).to_look_for() if read is None or c in read]
-    if source.mode != "diffs" or not columns or not fit_a_struct(columns):
-        return None
-    names = [f"f{at}" for at in range(len(columns))]
-    row: Any = msgspec.defstruct(
-        "Whole",
-        [(name, msgspec.Raw) for name in names],
-        rename=dict(zip(names, columns, strict=True)),
-    )
-    decode = msgspec.json.Decoder(list[row]).decode
-    nulls = canonical.write(dict.fromkeys(columns))
-
-    def completed(rows: Sequence[bytes]) -> list[bytes] | None:
-        try:
-            decode(b"[" + b",".join(rows) + b"]")
-        except msgspec.ValidationError:
-            return [canonical.widened(row, nulls) for row in rows]
-        return None
-
-    return completed
 
 
 def columns_of_rows(source: Input, reading: Reading) -> tuple[str, ...] | None:

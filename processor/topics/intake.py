@@ -62,7 +62,6 @@ from ikebana.processor.topics.input_codec import (
     checked_of,
     codec_of,
     columns_of_rows,
-    completion_of,
 )
 from ikebana.processor.topics.messages import (
     Message,
@@ -312,7 +311,6 @@ class Intake:
         )
         self._kafka_keyed = not in_rows
         self._types = ColumnTypes(source)
-        self._completed = completion_of(source, reading)
         self._metadata = MetadataColumns(source, reading)
         of_rows = columns_of_rows(source, reading)
         self._narrowed = projection(of_rows or ())
@@ -457,11 +455,6 @@ class Intake:
             updates, origins, errors = self._of_images(
                 changes, dated.times, messages, times, origin
             )
-            if self._completed is not None:
-                rows_of_images = self._completed([update.value for update in updates])
-                if rows_of_images is not None:
-                    pairs = zip(updates, rows_of_images, strict=True)
-                    updates = [update._replace(value=row) for update, row in pairs]
         else:
             all_updates = map(KeyedUpdate, rows.keys, rows.values, dated.times, repeat(1))  # type: ignore[arg-type]
             updates, origins, errors = list(all_updates), [*which], []

@@ -356,18 +356,12 @@ def files_of(plan: Plan) -> dict[str, list[RowFile]]:
     Raises:
         SourceError: there are none, or one cannot be read.
     """
-    sources = [source for source in plan.inputs if source.history is not None]
-    if not sources:
-        return {}
-    # Few pipelines have files, and pyarrow takes a while to import.
-    pass
-
     return {
-        source.name: list_files(source.name, source.history.files)
-        if source.history.files
-        else table_files(source.name, source.history)
-        for source in sources
-        if source.history is not None
+        source.name: list_files(source.name, history.files)
+        if history.files
+        else table_files(source.name, history)
+        for source in plan.inputs
+        if (history := source.history) is not None
     }
 
 

@@ -24,7 +24,7 @@ class ProxiedBroker(Broker):
 
     def __init__(self, data: Path, settings: Mapping[str, str], host: str) -> None:
         java = find_java(os.environ)
-        super().__init__(data, free_port(), {**_QUICK, **settings}, None, java, jars(java))
+        super().__init__(data, free_port(), {**_QUICK, **settings}, java, jars(java))
         self.behind = free_port()
         self.proxy_port = free_port()
         self.proxied_servers = f"{host}:{self.proxy_port}"

@@ -63,7 +63,7 @@ class Node(Broker):
         lib = jars(java)
         if network is not None:
             java = network.java(number, java, data)
-        super().__init__(data, free_port(), _SETTINGS, None, java, lib)
+        super().__init__(data, free_port(), _SETTINGS, java, lib)
         self.number = number
         host, _, _ = voters[number].rpartition(":")
         self.bootstrap_servers = f"{host}:{self.port}"

@@ -195,7 +195,7 @@ def test_a_taken_port_is_said_before_anything_is_started(tmp_path: Path) -> None
 def test_another_broker_on_the_port_is_not_taken_for_ours(tmp_path: Path, broker: Broker) -> None:
     """Answers of a stranger on our port are no sign that our broker is ready."""
     java = find_java(os.environ)
-    own = Broker(tmp_path, broker.port, {}, None, java, jars(java))
+    own = Broker(tmp_path, broker.port, {}, java, jars(java))
 
     with pytest.raises(BrokerError, match="Address already in use"):
         own.start()

@@ -1,8 +1,17 @@
-"""A secured broker for tests, its users, and the rules that say what they may do."""
+"""A secured broker for tests, its users, and the rules that say what they may do.
 
-import dataclasses
+It has two listeners, both encrypted.  `SASL_SSL` is for users with passwords (`PLAIN` and
+`SCRAM-SHA-512`), `SSL` for clients with a certificate of the authority.  Only super users may do
+what no rule allows.  The broker itself is a super user: with its own certificate it connects to
+itself, and we ask it whether it is ready.
+"""
+
+import os
+import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -15,14 +24,22 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourcePatternType,
     ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
 )
 
-from ikebana.processor.kafka.broker import Broker, Security, running
-from support.certificates import Authority
+from ikebana.processor.base.machine import find_java
+from ikebana.processor.kafka.broker import Broker, free_port
+from ikebana.processor.kafka.broker_jars import jars
+from support.certificates import Authority, Certificate
 from support.waiting import wait_until
 
 _WAIT_S = 60.0
-_OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+_MODULES = "org.apache.kafka.common.security"
+_OAUTH = f"{_MODULES}.oauthbearer.OAuthBearerLoginModule"
+# The minimum that Kafka accepts; these passwords guard only the topics of tests.
+_SCRAM_ITERATIONS = 4096
 # Beside passwords the broker takes tokens, of whoever writes them: it asks for no signature, which
 # is Kafka's way for tests.  What a client does to get one is the same.
 _TOKENS = {
@@ -49,13 +66,57 @@ class Rule(NamedTuple):
         )
 
 
+class SecuredBroker(Broker):
+    """The broker, with certificates of an authority; `users` has the passwords of users."""
+
+    def __init__(self, data: Path, authority: Authority, users: Mapping[str, str]) -> None:
+        java, own = find_java(os.environ), authority.certified("broker")
+        settings = {**_settings(authority, own, users), **_TOKENS}
+        super().__init__(data, free_port(), settings, java, jars(java))
+        servers = f"127.0.0.1:{free_port()}"
+        self.listeners = {"SASL_SSL": self.bootstrap_servers, "SSL": servers}
+        self.admin_settings = {
+            "bootstrap.servers": servers,
+            "security.protocol": "SSL",
+            "ssl.ca.pem": authority.certificate,
+            "ssl.certificate.pem": own.certificate,
+            "ssl.key.pem": own.key,
+        }
+
+
+def _settings(authority: Authority, own: Certificate, users: Mapping[str, str]) -> dict[str, str]:
+    known = "".join(f" user_{name}={_quoted(word)}" for name, word in users.items())
+    plain = f"{_MODULES}.plain.PlainLoginModule required{known};"
+    scram = f"{_MODULES}.scram.ScramLoginModule required;"
+    return {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": own.principal,
+        "listener.security.protocol.map": "SASL_SSL:SASL_SSL,SSL:SSL,CONTROLLER:SSL",
+        "inter.broker.listener.name": "SSL",
+        "listener.name.controller.ssl.client.auth": "required",
+        "listener.name.ssl.ssl.client.auth": "required",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": plain,
+        "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": scram,
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": own.key,
+        "ssl.keystore.certificate.chain": own.certificate,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": authority.certificate,
+    }
+
+
+def _quoted(word: str) -> str:
+    """Quote a value for JAAS."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
 class Secured:
     """A secured broker as its administrator has it, and as users see it."""
 
-    def __init__(self, broker: Broker, security: Security, authority: Authority) -> None:
+    def __init__(self, broker: SecuredBroker, authority: Authority) -> None:
         self.broker = broker
         self.authority = authority
-        self._security = security
         self.admin = AdminClient({**broker.admin_settings, "log_level": 0})
 
     def user(
@@ -76,12 +137,19 @@ class Secured:
     ) -> None:
         """Make users that may do this and nothing else; return when the broker knows it."""
         users = {name: password(name) for name in may} | dict(passwords or {})
-        dataclasses.replace(self._security, users=users).admit(self.admin)
+        how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _SCRAM_ITERATIONS)
+        new = [
+            UserScramCredentialUpsertion(who, how, word.encode()) for who, word in users.items()
+        ]
+        for answer in self.admin.alter_user_scram_credentials(new).values():
+            answer.result(_WAIT_S)
         self.allow({f"User:{name}": rules for name, rules in may.items()})
 
     def allow(self, may: Mapping[str, Iterable[Rule]]) -> None:
         """Let principals do this; return when the broker knows it."""
         wanted = {rule.of(principal) for principal, rules in may.items() for rule in rules}
+        if not wanted:
+            return
         for answer in self.admin.create_acls(list(wanted)).values():
             answer.result(_WAIT_S)
         everything = AclBindingFilter(
@@ -184,9 +252,14 @@ def password(name: str) -> str:
 @contextmanager
 def secured_broker() -> Iterator[Secured]:
     """Run one for the length of a `with` block; user `everybody` has no rights."""
-    authority = Authority("tests")
-    own = authority.certified("broker")
-    users = {"everybody": password("everybody")}
-    security = Security(authority.certificate, own.certificate, own.key, own.principal, users)
-    with running(settings=_TOKENS, security=security) as broker:
-        yield Secured(broker, security, authority)
+    authority, name = Authority("tests"), "everybody"
+    folder = Path(tempfile.mkdtemp(prefix="ikebana-secured-broker-"))
+    broker = SecuredBroker(folder, authority, {name: password(name)})
+    try:
+        broker.start()
+        secured = Secured(broker, authority)
+        secured.admit({name: []})
+        yield secured
+    finally:
+        broker.stop()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -594,7 +594,7 @@ def test_an_upserts_schemas_may_be_in_headers() -> None:
             Needs(key=("other",)),
             KEY_BYTES,
             ROW_BYTES,
-            "Avro value: it lacks a column of the key",
+            "Avro value: it lacks `other` of the key",
             id="a row without the key",
         ),
         pytest.param(
@@ -602,7 +602,7 @@ def test_an_upserts_schemas_may_be_in_headers() -> None:
             Needs(key=("other",)),
             KEY_BYTES,
             None,
-            "Avro key: it lacks a column of the key",
+            "Avro key: it lacks `other` of the key",
             id="a delete without the key",
         ),
     ],

@@ -55,7 +55,7 @@ def debezium_events() -> tuple[Callable[[], object], Callable[[], object]]:
     def compiled() -> object:
         return [quicker.changes(b"1", text) for text in texts]
 
-    return compiled, lambda: [codec._changes(b"1", text) for text in texts]
+    return compiled, lambda: [codec._changes(codec._opened(text), b"1", None) for text in texts]
 
 
 def avro_rows() -> tuple[Callable[[], object], Callable[[], object]]:

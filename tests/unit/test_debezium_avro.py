@@ -314,7 +314,7 @@ assert VALUE_BYTES is not None
         pytest.param(
             None,
             VALUE_BYTES,
-            "the Kafka key is null, or lacks the key's columns",
+            "the Kafka key is null",
             None,
             id="null key",
         ),

@@ -94,6 +94,43 @@ def test_a_delete_of_dms_with_the_key_alone_is_no_row() -> None:
     assert ([diff for *_, diff in updates], reasons) == ([1, -1], [])
 
 
+KEY_ALONE: list[Any] = [
+    ("canal", {"database": "d", "table": "t", "type": "DELETE", "data": [{"id": 1}]}),
+    ("maxwell", {"database": "d", "table": "t", "type": "delete", "data": {"id": 1}}),
+    ("goldengate", {"table": "d.t", "op_type": "D", "before": {"id": 1}}),
+    ("dms", dms("delete", {"id": 1})),
+    ("changes", {"op": "d", "before": {"id": 1}}),
+]
+
+
+@pytest.mark.parametrize(("value_format", "deleted"), KEY_ALONE)
+def test_a_delete_with_the_key_alone_needs_declared_columns(
+    value_format: Any, deleted: Any
+) -> None:
+    """Nothing else says whether the table has more columns; the error names the remedy."""
+    updates, [reason] = found(input_of(value_format, "diffs", key=("id",)), [deleted])
+    assert updates == []
+    assert reason.endswith("only the key, and the table may have more: declare columns")
+
+    updates, reasons = found(input_of(value_format, "diffs", COLUMNS[0], key=("id",)), [deleted])
+    assert ([diff for *_, diff in updates], reasons) == ([-1], [])
+
+
+@pytest.mark.parametrize(
+    ("value_format", "what"),
+    [
+        ("debezium-json", "Debezium"),
+        ("debezium-flat-json", "flat Debezium"),
+        ("changes", "change"),
+    ],
+)
+def test_a_key_that_is_missing_is_one_of_its_format(value_format: Any, what: str) -> None:
+    """Formats with one decoder of keys differ in the name of the format."""
+    value = {"op": "c", "after": {"id": 1}}
+    updates, [reason] = found(input_of(value_format), [value], kafka_key=None)
+    assert (updates, reason) == ([], f"could not decode {what} key: the Kafka key is null")
+
+
 def maxwell(kind: str, data: Any, old: Any = None) -> Any:
     return {"database": "d", "table": "t", "type": kind, "data": data, "old": old}
 
