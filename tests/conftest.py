@@ -3,8 +3,10 @@
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import hypothesis
@@ -17,6 +19,10 @@ from ikebana.processor.kafka.broker import Broker, running
 from ikebana.processor.linear.functions import FOLDER_VARIABLE
 from ikebana.processor.spark import class_archive
 from support.waiting import patient
+
+if TYPE_CHECKING:
+    # Slow to import, and most tests need none.
+    from support.pipeline_processes import PipelineOver, Upserts
 
 # A noisy machine makes a slow example, not a wrong one, and is slow to draw it; more of them on
 # demand.
@@ -112,6 +118,35 @@ def apicurio() -> Iterator[registry.ApicurioRegistry]:
             yield found
     except Unavailable as reason:
         pytest.skip(str(reason))
+
+
+@pytest.fixture
+def pipeline_over(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> "PipelineOver":
+    """Make pipelines with names and inputs of their own; see `Pipeline`."""
+    from support.pipeline_processes import Pipeline, create
+
+    def made(
+        partitions: int,
+        records: "Upserts" = (),
+        topic: Mapping[str, str] | None = None,
+        **of_pipeline: Any,
+    ) -> Pipeline:
+        found = Pipeline(
+            **{
+                "folder": tmp_path,
+                "servers": broker.bootstrap_servers,
+                "name": topic_name("pipeline"),
+                "source": topic_name("in"),
+                **of_pipeline,
+            }
+        )
+        create(found.servers, found.source, partitions, topic)
+        found.send(records)
+        return found
+
+    return made
 
 
 @pytest.fixture

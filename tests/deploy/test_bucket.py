@@ -1,6 +1,6 @@
 """A checkpoint in a bucket: what the store acknowledged is what a pipeline goes on from."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -10,9 +10,7 @@ from pyarrow import fs
 from deploy import object_store, tools
 from deploy.charts import tool
 from deploy.object_store import BUCKET, InBucket, Store
-from ikebana.processor.kafka.broker import Broker
-from support.output_judge import judge, truth_of
-from support.pipeline_processes import create, produce, upserts
+from support.pipeline_processes import PipelineOver, upserts
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -28,21 +26,11 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 
 def test_a_pipeline_goes_on_exactly_when_its_object_store_was_killed(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path, store: Store
+    pipeline_over: PipelineOver, store: Store
 ) -> None:
     """Store and pipeline end with SIGKILL in the middle of batches; both are started again."""
-    servers, source = broker.bootstrap_servers, topic_name("bucket")
-    create(servers, source, 2)
-    produce(servers, source, upserts(1500, 300, Random(1)))
-    pipe = InBucket(
-        tmp_path,
-        servers,
-        topic_name("stored"),
-        source,
-        limit=100,
-        store=store.url,
-        kept=store.folder,
-    ).but(retained_batches=3)
+    plain = pipeline_over(2, upserts(1500, 300, Random(1)), limit=100)
+    pipe = InBucket(**vars(plain), store=store.url, kept=store.folder).but(retained_batches=3)
     with pipe.start() as run:
         pipe.wait_for_batch(3, 300)
         store.kill()
@@ -53,7 +41,7 @@ def test_a_pipeline_goes_on_exactly_when_its_object_store_was_killed(
     pipe.drained(timeout_s=280)
 
     assert pipe.progress()[-1].batch > written
-    assert judge(servers, pipe.target, truth_of(servers, source)) == {}
+    assert pipe.judged() == {}
     held = object_store.system(store.url).get_file_info(
         fs.FileSelector(f"{BUCKET}/{pipe.name}", recursive=True)
     )

@@ -3,7 +3,7 @@
 What the pipeline has written is refused there, and begins anew from inputs that were copied.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Producer
 
 from ikebana.processor.kafka.broker import Broker, running
-from support.output_judge import committed, judge, truth_of
-from support.pipeline_processes import Pipeline, admin_of, create, produce, upserts
+from support.output_judge import committed, judge
+from support.pipeline_processes import PipelineOver, admin_of, create, upserts
 from support.recoveries import recover
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
@@ -44,17 +44,14 @@ def mirror(servers: str, other: str, topic: str) -> None:
 
 
 def test_copied_topics_are_refused_and_copied_inputs_begin_anew(
-    broker: Broker, other: Broker, topic_name: Callable[[str], str], tmp_path: Path
+    pipeline_over: PipelineOver, other: Broker
 ) -> None:
     """With its checkpoint and without, nothing is written; then another pipeline has it all."""
-    servers, source = broker.bootstrap_servers, topic_name("moved")
-    create(servers, source, 2)
-    produce(servers, source, upserts(600, 90, Random(1)))
-    here = Pipeline(tmp_path, servers, topic_name("mover"), source)
+    here = pipeline_over(2, upserts(600, 90, Random(1)))
     here.drained()
-    names = [source, here.name + ".markers", *here.topics]
+    names = [here.source, here.name + ".markers", *here.topics]
     for name in names:
-        mirror(servers, other.bootstrap_servers, name)
+        mirror(here.servers, other.bootstrap_servers, name)
     there = replace(here, servers=other.bootstrap_servers)
     had = {name: len(committed(there.servers, name)) for name in names}
 
@@ -67,6 +64,6 @@ def test_copied_topics_are_refused_and_copied_inputs_begin_anew(
     assert not there.place.exists()
 
     assert {name: len(committed(there.servers, name)) for name in names} == had, refused
-    begins = replace(there, name=topic_name("anew"))
+    begins = replace(there, name=here.name + "-anew")
     begins.drained()
-    assert judge(begins.servers, begins.target, truth_of(servers, source)) == {}
+    assert judge(begins.servers, begins.target, here.truth()) == {}

@@ -1,14 +1,11 @@
 """A compacted input that is compacted between a crash and the replay."""
 
-from collections.abc import Callable
-from pathlib import Path
 from random import Random
 
 import pytest
 
-from ikebana.processor.kafka.broker import Broker
-from support.output_judge import committed, judge, truth_of
-from support.pipeline_processes import Pipeline, create, delete_before, produce, upserts
+from support.output_judge import committed
+from support.pipeline_processes import PipelineOver, delete_before, upserts
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
@@ -33,11 +30,7 @@ LIMIT, KEYS = 600, 300
     ],
 )
 def test_a_replay_adopts_what_it_could_not_read_again(
-    broker: Broker,
-    topic_name: Callable[[str], str],
-    tmp_path: Path,
-    fault: str,
-    master: str,
+    pipeline_over: PipelineOver, fault: str, master: str
 ) -> None:
     """R19. Batch 1 is in Kafka, not in Spark's commit log, and then its records are compacted.
 
@@ -46,11 +39,8 @@ def test_a_replay_adopts_what_it_could_not_read_again(
     shard that has committed adopts its marker; if all have, nothing is read, and it
     does no harm that the offsets are gone altogether.
     """
-    servers, source = broker.bootstrap_servers, topic_name("compacted")
-    create(servers, source, 1, COMPACTED)
     choice = Random(fault)
-    produce(servers, source, upserts(2 * LIMIT, KEYS, choice))
-    pipeline = Pipeline(tmp_path, servers, topic_name("replay"), source, limit=LIMIT)
+    pipeline = pipeline_over(1, upserts(2 * LIMIT, KEYS, choice), topic=COMPACTED, limit=LIMIT)
     pipeline = pipeline.but(master=master)
     with pipeline.start(fault=fault) as run:
         run.wait_for_fault()
@@ -58,21 +48,21 @@ def test_a_replay_adopts_what_it_could_not_read_again(
     assert [one.batch for one in pipeline.progress()] == [0]
     markers = {
         record.partition(): record.value()
-        for record in committed(servers, pipeline.name + ".markers")
+        for record in committed(pipeline.servers, pipeline.name + ".markers")
     }
     partial = "before_commit" in fault
     committed_it = [b'"batch":1,' in markers[partition] for partition in (1, 2)]
     assert sorted(committed_it) == [not partial, True]
 
-    produce(servers, source, ((b"k%d" % n, b'{"v":"new"}') for n in range(KEYS)))
+    pipeline.send((b"k%d" % n, b'{"v":"new"}') for n in range(KEYS))
 
     def compacted() -> bool:
         # The cleaner leaves the last segment alone: each record begins a new one.
-        produce(servers, source, [(b"filler", b"%d" % choice.randrange(1000))])
-        return all(m.offset() >= 2 * LIMIT for m in committed(servers, source))
+        pipeline.send([(b"filler", b"%d" % choice.randrange(1000))])
+        return all(m.offset() >= 2 * LIMIT for m in committed(pipeline.servers, pipeline.source))
 
-    wait_until(compacted, 60, f"compaction of {source}")
+    wait_until(compacted, 60, f"compaction of {pipeline.source}")
     if not partial:
-        delete_before(servers, source, {0: 2 * LIMIT})
+        delete_before(pipeline.servers, pipeline.source, {0: 2 * LIMIT})
     pipeline.drained()
-    assert judge(servers, pipeline.target, truth_of(servers, source)) == {}
+    assert pipeline.judged() == {}

@@ -1,20 +1,16 @@
 """Inputs with transactions that are aborted or open, and inputs with nothing in them."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
-from ikebana.processor.kafka.broker import Broker
-from support.output_judge import committed, judge, truth_of
-from support.pipeline_processes import Pipeline, create, produce
+from support.output_judge import committed
+from support.pipeline_processes import PipelineOver, produce
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
 
 def test_an_open_transaction_holds_its_partition_back_and_an_aborted_one_never_shows(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+    pipeline_over: PipelineOver,
 ) -> None:
     """R6. The high watermark lies beyond the open transaction, what can be read does not.
 
@@ -22,14 +18,13 @@ def test_an_open_transaction_holds_its_partition_back_and_an_aborted_one_never_s
     once they are committed, and those behind them.  Other partitions are not held back,
     and the frontier moves on.
     """
-    servers, source = broker.bootstrap_servers, topic_name("open")
-    create(servers, source, 2)
-    produce(servers, source, [(b"a", b"1")], 0)
+    pipeline = pipeline_over(2, domain="ingest")
+    servers, source = pipeline.servers, pipeline.source
+    pipeline.send([(b"a", b"1")], 0)
     produce(servers, source, [(b"b", b"9")], 0, transaction=source + "-1").abort_transaction(30)
     waiting = produce(servers, source, [(b"c", b"5")], 0, transaction=source + "-2")
-    produce(servers, source, [(b"d", b"2")], 0)
-    produce(servers, source, [(b"e", b"3")], 1)
-    pipeline = Pipeline(tmp_path, servers, topic_name("held"), source, "ingest")
+    pipeline.send([(b"d", b"2")], 0)
+    pipeline.send([(b"e", b"3")], 1)
 
     def shown() -> set[bytes]:
         return {record.key() for record in committed(servers, pipeline.target)}
@@ -43,26 +38,23 @@ def test_an_open_transaction_holds_its_partition_back_and_an_aborted_one_never_s
         wait_until(lambda: shown() == {b"a", b"c", b"d", b"e"}, 30, "the held back records")
         pipeline.wait_until_read()
         assert run.stop() == 0, run.text
-    truth = truth_of(servers, source)
-    assert truth == {b"a": b"1", b"c": b"5", b"d": b"2", b"e": b"3"}
-    assert judge(servers, pipeline.target, truth) == {}
+    assert pipeline.truth() == {b"a": b"1", b"c": b"5", b"d": b"2", b"e": b"3"}
+    assert pipeline.judged() == {}
 
 
 def test_without_records_the_frontier_moves_and_every_time_is_later_than_the_last(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+    pipeline_over: PipelineOver,
 ) -> None:
     """Batches follow each other as quickly as they can, and still each has its own time."""
-    servers, source = broker.bootstrap_servers, topic_name("quiet")
-    create(servers, source, 1)
-    pipeline = Pipeline(tmp_path, servers, topic_name("beats"), source, "ingest")
-    pipeline = pipeline.but(heartbeat="1ms")
+    pipeline = pipeline_over(1, domain="ingest").but(heartbeat="1ms")
     with pipeline.start() as run:
         pipeline.wait_for_batch(5)
-        produce(servers, source, [(b"a", b"1")])
+        pipeline.send([(b"a", b"1")])
         pipeline.wait_until_read()
         pipeline.wait_for_batch(pipeline.progress()[-1].batch + 2)
         assert run.stop() == 0, run.text
-    assert judge(servers, pipeline.target, {b"a": b"1"}) == {}
+    assert pipeline.truth() == {b"a": b"1"}
+    assert pipeline.judged() == {}
     progress = pipeline.progress()
     assert [one.batch for one in progress] == list(range(len(progress)))
     assert sum(one.updates for one in progress) == 1

@@ -1,22 +1,19 @@
 """Killed at the exact points between which the order of events matters."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import pytest
 
-from ikebana.processor.kafka.broker import Broker
-from support.output_judge import judge, truth_of
-from support.pipeline_processes import Pipeline, create, produce, upserts
+from support.output_judge import judge
+from support.pipeline_processes import PipelineOver, upserts
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("domain", ["ingest", "offset"])
 def test_whatever_dies_and_whenever_each_batch_counts_once(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path, domain: str
+    pipeline_over: PipelineOver, domain: str
 ) -> None:
     """R1, R19. One checkpoint goes through all points of death; the traces that it must survive:
 
@@ -30,10 +27,7 @@ def test_whatever_dies_and_whenever_each_batch_counts_once(
     A dead worker is Spark's to replace, and the query goes on.  If all of the session
     dies, the next start goes on.
     """
-    servers, source = broker.bootstrap_servers, topic_name("points")
-    create(servers, source, 3)
-    produce(servers, source, upserts(7000, 800, Random(domain)))
-    pipeline = Pipeline(tmp_path, servers, topic_name(domain), source, domain, limit=100)
+    pipeline = pipeline_over(3, upserts(7000, 800, Random(domain)), domain=domain, limit=100)
     batch = 1
     points = ["emit", "before_commit", "after_commit", "before_progress", "after_progress"]
     for point in points if domain == "ingest" else points[1:]:
@@ -49,5 +43,5 @@ def test_whatever_dies_and_whenever_each_batch_counts_once(
                 run.wait(30)
         batch = len(pipeline.progress()) + 1
     replace(pipeline, limit=5000).drained()
-    assert judge(servers, pipeline.target, truth_of(servers, source)) == {}
-    assert judge(servers, pipeline.name + ".errors", {}) == {}
+    assert pipeline.judged() == {}
+    assert judge(pipeline.servers, pipeline.name + ".errors", {}) == {}

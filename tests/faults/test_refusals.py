@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 from shutil import copytree, rmtree
 
@@ -12,6 +11,7 @@ import pytest
 from ikebana.processor.kafka.broker import Broker
 from support.pipeline_processes import (
     Pipeline,
+    PipelineOver,
     admin_of,
     configure,
     create,
@@ -135,12 +135,10 @@ def readable(pipeline: Pipeline) -> dict[str, int]:
     return {topic: records_of(pipeline.servers, topic) for topic, _ in existing}
 
 
-def begun(broker: Broker, topic_name: Callable[[str], str], folder: Path) -> Pipeline:
+@pytest.fixture
+def begun(pipeline_over: PipelineOver) -> Pipeline:
     """A checkpoint that has been born and nothing more; its input has five records."""
-    servers, source = broker.bootstrap_servers, topic_name("in")
-    create(servers, source, 1)
-    produce(servers, source, upserts(5, 100, Random(1)))
-    pipeline = Pipeline(folder, servers, topic_name("begun"), source)
+    pipeline = pipeline_over(1, upserts(5, 100, Random(1)))
     with pipeline.start("--once") as run:
         run.wait_for("starting Spark")
     return pipeline
@@ -156,35 +154,24 @@ def refused(pipeline: Pipeline, said: str) -> None:
     assert readable(pipeline) == before
 
 
-def test_an_output_that_was_deleted_is_not_made_anew(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_an_output_that_was_deleted_is_not_made_anew(begun: Pipeline) -> None:
     """Its updates cannot be made again, with another topic of its name or without."""
-    pipeline = begun(broker, topic_name, tmp_path)
-    recreate(broker.bootstrap_servers, pipeline.target)
-    refused(pipeline, f'output topic "{pipeline.target}" was deleted and created again')
-    admin = admin_of(broker.bootstrap_servers)
-    admin.delete_topics([pipeline.target])[pipeline.target].result(30)
-    wait_until(
-        lambda: pipeline.target not in admin.list_topics(timeout=10).topics, 30, "the deletion"
-    )
-    refused(pipeline, f'output topic "{pipeline.target}" was deleted since')
+    recreate(begun.servers, begun.target)
+    refused(begun, f'output topic "{begun.target}" was deleted and created again')
+    admin = admin_of(begun.servers)
+    admin.delete_topics([begun.target])[begun.target].result(30)
+    wait_until(lambda: begun.target not in admin.list_topics(timeout=10).topics, 30, "deletion")
+    refused(begun, f'output topic "{begun.target}" was deleted since')
 
 
-def test_an_input_that_was_made_anew_is_not_read(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_an_input_that_was_made_anew_is_not_read(begun: Pipeline) -> None:
     """Offset 5 of another topic is another record."""
-    pipeline = begun(broker, topic_name, tmp_path)
-    recreate(broker.bootstrap_servers, pipeline.source)
-    produce(broker.bootstrap_servers, pipeline.source, upserts(7, 100, Random(2)))
-    refused(pipeline, f'input topic "{pipeline.source}" was deleted and created again')
+    recreate(begun.servers, begun.source)
+    begun.send(upserts(7, 100, Random(2)))
+    refused(begun, f'input topic "{begun.source}" was deleted and created again')
 
 
-def test_records_that_were_deleted_before_they_were_read_are_missed(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_records_that_were_deleted_before_they_were_read_are_missed(begun: Pipeline) -> None:
     """R6. A reader that went on at the first record there is would lose keys in silence."""
-    pipeline = begun(broker, topic_name, tmp_path)
-    delete_before(broker.bootstrap_servers, pipeline.source, {0: 3})
-    refused(pipeline, "no longer has this offset")
+    delete_before(begun.servers, begun.source, {0: 3})
+    refused(begun, "no longer has this offset")

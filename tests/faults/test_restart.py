@@ -1,6 +1,5 @@
 """A restart under other circumstances, and an end between two batches."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -9,9 +8,7 @@ from shutil import rmtree
 
 import pytest
 
-from ikebana.processor.kafka.broker import Broker
-from support.output_judge import judge, truth_of
-from support.pipeline_processes import Pipeline, add_partitions, create, produce, upserts
+from support.pipeline_processes import Pipeline, PipelineOver, add_partitions, upserts
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
@@ -24,7 +21,7 @@ def largest_batch(pipeline: Pipeline, first: int) -> int:
 
 
 def test_state_survives_another_size_of_batches_another_master_and_a_lost_local_folder(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+    pipeline_over: PipelineOver, tmp_path: Path
 ) -> None:
     """Stopped by SIGTERM with records left to read, then gone on with in other ways.
 
@@ -32,10 +29,7 @@ def test_state_survives_another_size_of_batches_another_master_and_a_lost_local_
     is 0.  The read limit holds for each run, but for one offset a partition.  The new
     partition is read from its beginning.
     """
-    servers, source = broker.bootstrap_servers, topic_name("restart")
-    create(servers, source, 2)
-    produce(servers, source, upserts(1200, 400, Random(1)))
-    pipeline = Pipeline(tmp_path, servers, topic_name("restarted"), source, limit=150)
+    pipeline = pipeline_over(2, upserts(1200, 400, Random(1)), limit=150)
     with pipeline.start() as run:
         pipeline.wait_for_batch(3)
         assert run.stop() == 0, run.text
@@ -46,16 +40,16 @@ def test_state_survives_another_size_of_batches_another_master_and_a_lost_local_
     rmtree(tmp_path / "local")
 
     changed = replace(pipeline.but(master="local[1]", trigger_interval="200ms"), limit=90)
-    produce(servers, source, upserts(200, 400, Random(2)))
+    pipeline.send(upserts(200, 400, Random(2)))
     with changed.start() as run:
         changed.wait_for_batch(first)
-        add_partitions(servers, source, 3)
+        add_partitions(pipeline.servers, pipeline.source, 3)
         # Keys of their own: a key that moved between partitions would have no order.
-        produce(servers, source, ((b"new%d" % n, b"1") for n in range(100)), partition=2)
+        pipeline.send(((b"new%d" % n, b"1") for n in range(100)), partition=2)
         changed.wait_until_read()
         assert run.stop() == 0, run.text
     assert changed.log("offsets") == changed.log("commits")
     assert largest_batch(changed, first) <= 90 + 3
-    truth = truth_of(servers, source)
-    assert judge(servers, pipeline.target, truth) == {}
+    truth = pipeline.truth()
+    assert pipeline.judged() == {}
     assert truth[b"new99"] == b"1"

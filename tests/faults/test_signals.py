@@ -3,14 +3,12 @@
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from ikebana.processor.kafka.broker import Broker
-from support.pipeline_processes import Pipeline, Run, create, produce, upserts
+from support.pipeline_processes import Pipeline, PipelineOver, Run, upserts
 from support.signalled_runs import OF_DEMO, OF_RUN, Target, problems, signalled
 from support.waiting import wait_until
 
@@ -26,21 +24,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
     ],
 )
 def test_a_signal_ends_a_run_with_status_0_and_leaves_nothing(
-    broker: Broker,
-    topic_name: Callable[[str], str],
-    tmp_path: Path,
-    name: str,
-    number: signal.Signals,
-    target: Target,
+    pipeline_over: PipelineOver, tmp_path: Path, name: str, number: signal.Signals, target: Target
 ) -> None:
     """To the process or to all that it has started: no stack, no JVM, no worker, no file.
 
     What is logged is committed then, unless a worker got the signal too.
     """
-    source = topic_name("signalled")
-    create(broker.bootstrap_servers, source, 1)
-    produce(broker.bootstrap_servers, source, upserts(500, 100, Random(1)))
-    pipeline = Pipeline(tmp_path, broker.bootstrap_servers, topic_name("run"), source, limit=100)
+    pipeline = pipeline_over(1, upserts(500, 100, Random(1)), limit=100)
     moment = next(moment for moment in OF_RUN if moment.name == name)
 
     outcome = signalled(pipeline.start(), pipeline, moment, number, target)
@@ -67,14 +57,9 @@ def test_a_signal_ends_the_demo_with_its_broker_and_spark(tmp_path: Path) -> Non
 
 
 @pytest.mark.full
-def test_a_driver_that_is_killed_takes_spark_with_it(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_a_driver_that_is_killed_takes_spark_with_it(pipeline_over: PipelineOver) -> None:
     """The JVM is in a session of its own, and still ends with who has started it."""
-    source = topic_name("killed")
-    create(broker.bootstrap_servers, source, 1)
-    produce(broker.bootstrap_servers, source, upserts(100, 50, Random(1)))
-    pipeline = Pipeline(tmp_path, broker.bootstrap_servers, topic_name("run"), source)
+    pipeline = pipeline_over(1, upserts(100, 50, Random(1)))
     with pipeline.start() as run:
         pipeline.wait_for_batch(0)
         assert run.workers()

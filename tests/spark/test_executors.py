@@ -1,17 +1,14 @@
 """Executors other than the driver, as processes of a standalone cluster on this machine."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import psutil
 import pytest
 
-from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.spark.workers import network, serving
-from support.output_judge import judge, truth_of
-from support.pipeline_processes import Pipeline, create, produce, upserts
+from support.pipeline_processes import PipelineOver, upserts
 from support.process_trees import name_of
 from support.standalone_spark import cluster, executors_in
 from support.waiting import wait_until
@@ -52,10 +49,7 @@ def encrypts(executor: psutil.Process) -> bool:
 
 
 def test_executors_write_what_a_driver_alone_would_and_what_they_are_may_be_lost(
-    broker: Broker,
-    topic_name: Callable[[str], str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    pipeline_over: PipelineOver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R5, R19. Shards have owners there, as on a driver's machine, and go on after each loss.
 
@@ -63,19 +57,14 @@ def test_executors_write_what_a_driver_alone_would_and_what_they_are_may_be_lost
     executor that is killed go on in the other one, and come to the next when there is one.  Every
     batch counts once.  Spark encrypts what it sends, and so do the owners.
     """
-    servers, source = broker.bootstrap_servers, topic_name("executors")
-    create(servers, source, 2)
     choice = Random(1)
-    produce(servers, source, upserts(3_000, 200, choice))
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     places = tmp_path / "cluster"
     secret = {"spark.authenticate": "true", "spark.authenticate.secret": "of this cluster"}
     with cluster(places, 2, memory="600m", settings=secret) as address:
-        pipeline = Pipeline(
-            tmp_path,
-            servers,
-            topic_name("executed"),
-            source,
+        pipeline = pipeline_over(
+            2,
+            upserts(3_000, 200, choice),
             domain="ingest",
             settings={"master": address, "shards": 4},
             spark={
@@ -96,7 +85,7 @@ def test_executors_write_what_a_driver_alone_would_and_what_they_are_may_be_lost
 
             def both_own() -> bool:
                 # Owners are made when they are asked for.
-                produce(servers, source, upserts(20, 200, choice))
+                pipeline.send(upserts(20, 200, choice))
                 pipeline.wait_until_read()
                 found = executors(places)
                 return len(found) == 2 and all(named(serving.OWNER_NAME, each) for each in found)
@@ -110,11 +99,11 @@ def test_executors_write_what_a_driver_alone_would_and_what_they_are_may_be_lost
             assert not any(each.is_running() for each in theirs if name_of(each))
 
             lost.kill()
-            produce(servers, source, upserts(3_000, 200, choice))
+            pipeline.send(upserts(3_000, 200, choice))
             pipeline.wait_until_read()
             wait_until(both_own, 120, "owners on both executors after the loss of one")
             assert run.stop() == 0, run.text
             assert "owners no" not in run.text
 
-    assert judge(servers, pipeline.target, truth_of(servers, source)) == {}
+    assert pipeline.judged() == {}
     assert os.listdir(tmp_path / "local"), "no executor has kept a shard"

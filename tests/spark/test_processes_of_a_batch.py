@@ -2,14 +2,12 @@
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from ikebana.processor.kafka.broker import Broker
-from support.pipeline_processes import Pipeline, create, produce, upserts
+from support.pipeline_processes import PipelineOver, upserts
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
@@ -20,10 +18,7 @@ TASKS = 1
 
 
 def test_a_batch_starts_one_process_a_file_and_no_more(
-    broker: Broker,
-    topic_name: Callable[[str], str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    pipeline_over: PipelineOver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The offset, the commit, and the state of the only task."""
     called, bin_ = tmp_path / "called", tmp_path / "bin"
@@ -36,10 +31,7 @@ def test_a_batch_starts_one_process_a_file_and_no_more(
         )
         ours.chmod(0o755)
     monkeypatch.setenv("PATH", f"{bin_}{os.pathsep}{os.environ['PATH']}")
-    servers, source = broker.bootstrap_servers, topic_name("files")
-    create(servers, source, 1)
-    produce(servers, source, upserts(2_000, 50, Random(1)))
-    pipeline = Pipeline(tmp_path, servers, topic_name("files"), source, limit=100)
+    pipeline = pipeline_over(1, upserts(2_000, 50, Random(1)), limit=100)
 
     def so_far() -> tuple[int, int]:
         return len(called.read_text().splitlines()), pipeline.log("commits")[-1]

@@ -1,26 +1,20 @@
 """Rows that go to the shards by files: they are there while a batch runs, and no longer."""
 
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from ikebana.processor.kafka.broker import Broker
-from support.output_judge import judge, truth_of
-from support.pipeline_processes import Pipeline, create, produce, upserts
+from support.pipeline_processes import PipelineOver, upserts
 from support.waiting import wait_until
 
 
 @pytest.mark.long
 def test_a_run_that_is_killed_leaves_rows_and_the_next_one_needs_none_of_them(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+    pipeline_over: PipelineOver, tmp_path: Path
 ) -> None:
     """All processes die when a shard has read its rows; the batch then begins anew."""
-    servers, source = broker.bootstrap_servers, topic_name("left")
-    create(servers, source, 2)
-    produce(servers, source, upserts(20_000, 2_000, Random(1)))
-    pipeline = Pipeline(tmp_path, servers, topic_name("rows"), source, limit=20_000)
+    pipeline = pipeline_over(2, upserts(20_000, 2_000, Random(1)), limit=20_000)
     with pipeline.start(fault="before_commit:0:*:all") as run:
         run.wait_for_fault()
         run.wait(30)
@@ -35,5 +29,5 @@ def test_a_run_that_is_killed_leaves_rows_and_the_next_one_needs_none_of_them(
         (own,) = now
         wait_until(lambda: not [*own.iterdir()], 30, "an empty folder")
         assert run.stop() == 0
-    assert judge(servers, pipeline.target, truth_of(servers, source)) == {}
+    assert pipeline.judged() == {}
     assert not own.exists()

@@ -2,17 +2,14 @@
 
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from ikebana.processor.base.machine import find_java
-from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.spark import class_archive
-from support.output_judge import judge, truth_of
-from support.pipeline_processes import Pipeline, create, produce, upserts
+from support.pipeline_processes import PipelineOver, upserts
 from support.shipped import Shipped, installed
 from support.waiting import patient
 
@@ -49,24 +46,21 @@ def test_nothing_of_the_checkout_is_imported(shipped: Shipped) -> None:
 
 
 def test_the_fast_paths_are_on_in_the_environment_of_the_image(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path, shipped: Shipped
+    pipeline_over: PipelineOver, shipped: Shipped
 ) -> None:
     """With the Dockerfile's variables shards have owners, classes an archive, and rows are exact.
 
     `PYSPARK_PYTHON` names Python otherwise than the command's first line does, and
     `SPARK_CONF_DIR` and `SPARK_HOME` are set.
     """
-    servers, source = broker.bootstrap_servers, topic_name("shipped")
-    create(servers, source, 2)
-    produce(servers, source, upserts(900, 200, Random(1)))
-    pipeline = Pipeline(tmp_path, servers, topic_name("image"), source, limit=400)
+    pipeline = pipeline_over(2, upserts(900, 200, Random(1)), limit=400)
     environment = {**os.environ, **shipped.environment(os.environ)}
 
     run = pipeline.start("--once", environment=environment, command=[shipped.command])
     with run:
         assert run.wait(patient(120)) == 0, run.text
 
-    assert judge(servers, pipeline.target, truth_of(servers, source)) == {}
+    assert pipeline.judged() == {}
     archive = "yes"
     if class_archive.existing(find_java(os.environ)) is None:
         archive = "no (there is none yet: `ikebana prepare` makes it)"

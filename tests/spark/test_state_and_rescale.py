@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -11,9 +10,7 @@ from random import Random
 import pytest
 
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
-from ikebana.processor.kafka.broker import Broker
-from support.output_judge import judge, truth_of
-from support.pipeline_processes import Pipeline, create, produce, upserts
+from support.pipeline_processes import PipelineOver, upserts
 from support.waiting import patient
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
@@ -28,17 +25,14 @@ def ikebana(*arguments: object) -> "subprocess.CompletedProcess[str]":
 
 
 def test_a_checkpoint_is_read_verified_moved_and_rescaled_offline(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+    pipeline_over: PipelineOver, tmp_path: Path
 ) -> None:
     """`state` reads the collection that was published, names what is damaged, and
     `rescale` writes a checkpoint that goes on exactly, after which the old one is refused.
     """
-    servers, source = broker.bootstrap_servers, topic_name("kept")
-    create(servers, source, 2)
-    produce(servers, source, upserts(1500, 300, Random(1)))
-    pipeline = Pipeline(tmp_path, servers, topic_name("keeper"), source, limit=400)
+    pipeline = pipeline_over(2, upserts(1500, 300, Random(1)), limit=400)
     pipeline.drained()
-    truth = truth_of(servers, source)
+    truth = pipeline.truth()
     place = pipeline.place
 
     read = ikebana("state", place, "--read", "current")
@@ -68,10 +62,10 @@ def test_a_checkpoint_is_read_verified_moved_and_rescaled_offline(
     assert done.returncode == 0, done.stderr
     assert f"{len(truth)} entries in 3 shards" in done.stdout
 
-    produce(servers, source, upserts(700, 300, Random(2)))
+    pipeline.send(upserts(700, 300, Random(2)))
     rescaled = replace(pipeline.but(shards=3), checkpoint=wider)
     rescaled.drained()
-    assert judge(servers, pipeline.target, truth_of(servers, source)) == {}
+    assert pipeline.judged() == {}
 
     with replace(pipeline, checkpoint=moved).start("--once") as old:
         assert old.wait(60) == 1
@@ -79,15 +73,13 @@ def test_a_checkpoint_is_read_verified_moved_and_rescaled_offline(
 
 
 def test_without_owners_of_shards_each_shard_gets_a_task_of_its_own(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+    pipeline_over: PipelineOver, tmp_path: Path
 ) -> None:
     """The state is written anew for that, once, and goes on.
 
     Another Python than ours has owners by Spark's daemon, unless that is not ours either.
     """
-    servers, source = broker.bootstrap_servers, topic_name("owned")
-    create(servers, source, 2)
-    pipeline = Pipeline(tmp_path, servers, topic_name("tasks"), source, limit=400).but(shards=3)
+    pipeline = pipeline_over(2, limit=400).but(shards=3)
     other = tmp_path / "python"
     other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     other.chmod(0o755)
@@ -95,12 +87,12 @@ def test_without_owners_of_shards_each_shard_gets_a_task_of_its_own(
     without = {"spark.python.daemon.module": "pyspark.daemon"}
 
     def tasks(environment: dict[str, str], spark: dict[str, str] | None = None) -> tuple[int, int]:
-        produce(servers, source, upserts(700, 100, Random(1)))
+        pipeline.send(upserts(700, 100, Random(1)))
         with replace(pipeline, spark=spark or {}).start("--once", environment=environment) as run:
             assert run.wait(120) == 0, run.text
         assert f"owners {'no (spark.python.daemon.module is ' if spark else 'yes'}" in run.text
         assert "warning" not in run.text
-        assert judge(servers, pipeline.target, truth_of(servers, source)) == {}
+        assert pipeline.judged() == {}
         birth = Checkpoint(str(pipeline.place)).birth()
         assert birth is not None
         return birth.state_partitions, birth.epoch

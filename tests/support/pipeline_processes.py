@@ -32,13 +32,15 @@ from confluent_kafka.admin import (
 )
 
 from ikebana.processor.spark.workers import serving
-from support.output_judge import Progress, committed, progress_of
+from support.output_judge import Progress, committed, judge, progress_of, truth_of
 from support.process_trees import Family, kill, name_of
 from support.sending import Sending
 from support.waiting import patient, wait_until
 
 START_S = 120.0
 Upserts = Iterable[tuple[bytes, bytes | None]]
+# Makes a pipeline whose input has so many partitions, and some records; the fixture of this name.
+PipelineOver = Callable[..., "Pipeline"]
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,18 @@ class Pipeline:
         log = self.folder / f"{len(list(self.folder.glob('run-*.log')))}"
         log = log.with_name(f"run-{log.name}.log")
         return Run([*command, "run", str(self.file()), *options], environment, log, once)
+
+    def send(self, records: Upserts, partition: int | None = None) -> None:
+        """Produce records into the input."""
+        produce(self.servers, self.source, records, partition)
+
+    def truth(self) -> dict[bytes, bytes]:
+        """What the input comes to."""
+        return truth_of(self.servers, self.source)
+
+    def judged(self) -> dict[str, int]:
+        """What is wrong with the output, by the input; see `judge`."""
+        return judge(self.servers, self.target, self.truth())
 
     def drained(self, *options: str, timeout_s: float = 120.0) -> "Run":
         """Run until everything is done; fail if that does not end well."""
