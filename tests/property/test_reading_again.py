@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana import Plan
-from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.testing import Run
+from support import edited_runs
 from support.strategies import unhurried
 
 TOPICS = ("orders", "more")
@@ -30,9 +30,7 @@ SELECTS = (
 
 
 def plan_of(select: str) -> Plan:
-    return parse(
-        f"""
-pipeline: shop
+    return edited_runs.plan_of(f"""
 inputs:
   rows:
     topic: [{", ".join(TOPICS)}]
@@ -43,12 +41,7 @@ operators:
   slim: {{linear: row, {select}}}
 outputs:
   slim: {{from: slim, topic: slim}}
-kafka: {{bootstrap.servers: "localhost:9092"}}
-run: {{checkpoint: ./c}}
-""",
-        "shop.yaml",
-        environ={},
-    ).plan
+""")
 
 
 class Sent(NamedTuple):

@@ -1,7 +1,7 @@
 """A pipeline of a shop, and an edit of it, for tests of edits."""
 
 from ikebana import Plan
-from ikebana.processor.authoring.pipeline import parse
+from support import edited_runs
 
 FIRST = """
 inputs:
@@ -34,10 +34,5 @@ operators:
 
 
 def plan_of(text: str) -> Plan:
-    whole = f"""
-pipeline: shop
-kafka: {{bootstrap.servers: localhost:9092}}
-run: {{checkpoint: ./c}}
-{text}
-"""
-    return parse(whole, "shop.yaml", environ={}).plan
+    """The plan of a pipeline file with these sections; its times are those of the clock."""
+    return edited_runs.plan_of(text, "ingest")

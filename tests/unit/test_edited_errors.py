@@ -8,10 +8,10 @@ import pytest
 
 from ikebana import Plan
 from ikebana.errors import CheckpointError, RecordError
-from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.planning.edits import edit_of
 from ikebana.processor.planning.plan import ERRORS
 from ikebana.testing import Run, Topics
+from support import edited_runs
 
 INPUTS = {
     "orders": "{topic: orders, format: json, columns: {n: BIGINT}}",
@@ -45,14 +45,8 @@ def plan_of(
         for section, named in (*parts.items(), ("outputs", outputs))
     ]
     is_dated = dated or not {"given", "kept"}.isdisjoint(inputs)
-    whole = f"""
-pipeline: shop
-kafka: {{bootstrap.servers: localhost:9092}}
-run: {{checkpoint: ./c}}
-time: {"ingest" if is_dated else "offset"}
-errors: {{policy: {policy}}}
-"""
-    return parse(whole + "\n".join(lines), "shop.yaml", environ={}).plan
+    text = "\n".join([f"errors: {{policy: {policy}}}", *lines])
+    return edited_runs.plan_of(text, "ingest" if is_dated else "offset")
 
 
 def simple(policy: str = "record", *, dated: bool = False) -> Plan:

@@ -1,17 +1,12 @@
 """Edits of what joins show, one by one: outputs get the difference, and no topic is read."""
 
-from collections import Counter
-
 import pytest
 
-from ikebana import Plan
 from ikebana.errors import CheckpointError
-from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.engine import replaying
-from ikebana.processor.planning import edits
-from ikebana.processor.planning.edits import Edit
 from ikebana.testing import Run, Topics
+from support.edited_runs import collection, edited, plan_of
 
 INPUTS = """
 inputs:
@@ -53,18 +48,6 @@ NESTED = """
 """
 
 
-def plan_of(text: str) -> Plan:
-    dated = "event_time" in text
-    whole = f"""
-pipeline: shop
-kafka: {{bootstrap.servers: localhost:9092}}
-run: {{checkpoint: ./c}}
-time: {"ingest" if dated else "offset"}
-{text}
-"""
-    return parse(whole, "shop.yaml", environ={}).plan
-
-
 def send(topics: Topics, numbers: range) -> None:
     """An order at each number, and a customer for each fourth of them."""
     for number in numbers:
@@ -84,21 +67,8 @@ def started(text: str, shards: int = 2) -> Run:
     return run
 
 
-def edited(run: Run, text: str) -> Edit:
-    before = run.plan
-    run.restart(plan_of(text))
-    return edits.edit_of(before, run.plan)
-
-
 def updates(run: Run, output: str) -> list[KeyedUpdate]:
     return run.written.updates[run._output(output).name]
-
-
-def collection(run: Run, output: str) -> Counter[tuple[bytes | None, bytes]]:
-    found: Counter[tuple[bytes | None, bytes]] = Counter()
-    for key, value, _, diff in updates(run, output):
-        found[key, value] += diff
-    return Counter({datum: count for datum, count in found.items() if count})
 
 
 def judge(run: Run, text: str) -> None:
@@ -154,7 +124,7 @@ def test_an_output_of_a_join_gets_the_difference(
     """Whatever changes: the join, what it reads, or what is behind it."""
     monkeypatch.setattr(replaying, "PORTION", portion)
     run = started(before)
-    edited(run, after)
+    edited(run, plan_of(after))
     judge(run, after)
 
 
@@ -191,7 +161,7 @@ def test_what_an_output_by_key_got_by_an_edit_can_be_taken_back() -> None:
     """Later changes of a key come to its shard, which has to have shown what the key has."""
     after = FIRST + "  latest: {from: named, topic: latest, format: upsert}\n"
     run = started(FIRST, shards=3)
-    edited(run, after)
+    edited(run, plan_of(after))
     judge(run, after)
     for number in range(13):
         run.topics.send("orders", b"%d" % number, None, timestamp=20)
@@ -210,7 +180,7 @@ def test_a_death_anywhere_changes_nothing(moment: int, monkeypatch: pytest.Monke
     monkeypatch.setattr(replaying, "PORTION", 3)
     after = FIRST.replace("> 3", "> 6")
     run = started(CYCLE)
-    edited(run, after)
+    edited(run, plan_of(after))
     for _ in range(moment):
         run.batch()
     run.crash(committed=[moment % 2])
@@ -229,7 +199,7 @@ def test_a_join_that_has_begun_at_the_same_time_has_shown_nothing(shards: int) -
     second, third = DATED.replace("> 3", "> 6"), DATED.replace("> 3", "> 1")
     run = started(DATED)
     at = run.last.upper
-    edited(run, second)
+    edited(run, plan_of(second))
     run.read()
     assert run.last.upper == at
     assert (run.last.transition.began, run.last.transition.at) == (["named@2"], at)
@@ -247,9 +217,9 @@ def test_what_a_join_begins_with_goes_to_the_shards_of_its_keys() -> None:
     second = DATED.replace("> 3", "> 6")
     third = second + "  latest: {from: named, topic: latest, format: upsert}\n"
     run = started(DATED, shards=3)
-    edited(run, second)
+    edited(run, plan_of(second))
     run.read()
-    edited(run, third)
+    edited(run, plan_of(third))
     judge(run, third)
     latest = run.messages("latest")
     assert len({message.key for message in latest}) == len(collection(run, "latest"))
@@ -272,7 +242,7 @@ def test_a_new_stage_waits_while_what_it_begins_with_is_filled() -> None:
     after = before.replace("n: count(*)", "n: count(*), most: max(quantity)")
     run = started(before)
     assert collection(run, "named")
-    edited(run, after)
+    edited(run, plan_of(after))
     judge(run, after)
 
 
@@ -292,5 +262,5 @@ def test_results_of_an_as_of_join_are_not_computed_once_more(after: str) -> None
     """They depend on when the rows of its left came; the refusal says so, and what to do."""
     run = started(AS_OF)
     with pytest.raises(CheckpointError, match="an as-of join depend on when the rows") as refused:
-        edited(run, after)
+        edited(run, plan_of(after))
     assert "under another name" in (refused.value.hint or "")

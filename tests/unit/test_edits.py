@@ -7,29 +7,14 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from ikebana import Plan
 from ikebana.codecs import cdcv2
 from ikebana.errors import CheckpointError
-from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.base.texts import shown
 from ikebana.processor.engine import replaying
-from ikebana.processor.planning import edits, edits_resolved
-from ikebana.processor.planning.edits import Edit
+from ikebana.processor.planning import edits_resolved
 from ikebana.processor.topics.source_offset import is_settled
 from ikebana.testing import Run, Topics
-
-
-def plan_of(text: str) -> Plan:
-    time = "ingest" if "event_time" in text else "offset"
-    whole = f"""
-pipeline: shop
-kafka: {{bootstrap.servers: localhost:9092}}
-run: {{checkpoint: ./c}}
-time: {time}
-{text}
-"""
-    return parse(whole, "shop.yaml", environ={}).plan
-
+from support.edited_runs import Collection, collection, edited, plan_of
 
 FIRST = """
 inputs:
@@ -57,27 +42,13 @@ def started(text: str = FIRST, shards: int = 2) -> Run:
     return run
 
 
-def edited(run: Run, plan: Plan) -> Edit:
-    """Go on with another plan; what changes."""
-    before = run.plan
-    run.restart(plan)
-    return edits.edit_of(before, run.plan)
-
-
 def order(topics: Topics, number: int, product: str, quantity: int | None) -> None:
     value = {"product": product, "customer": number % 2, "quantity": quantity, "note": "n"}
     body = None if quantity is None else json.dumps(value).encode()
     topics.send("orders", b"%d" % number, body)
 
 
-def collection(run: Run, output: str) -> Counter[tuple[bytes | None, bytes]]:
-    found: Counter[tuple[bytes | None, bytes]] = Counter()
-    for key, value, _, diff in run.written.updates[output]:
-        found[key, value] += diff
-    return Counter({datum: count for datum, count in found.items() if count})
-
-
-def expected(run: Run, text: str, output: str) -> Counter[tuple[bytes | None, bytes]]:
+def expected(run: Run, text: str, output: str) -> Collection:
     fresh = Run(plan_of(text), run.topics)
     fresh.read()
     return collection(fresh, output)

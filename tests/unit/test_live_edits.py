@@ -1,15 +1,13 @@
 """While an edit goes through the state in portions, records come and what is unchanged goes on."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
-from ikebana import Plan
-from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.engine import replaying
 from ikebana.testing import Run
+from support.edited_runs import collection, plan_of
 
 ORDERS = """
 inputs:
@@ -58,12 +56,6 @@ EDITS = [
 ]
 
 
-def plan_of(text: str, time: str) -> Plan:
-    run = "kafka: {bootstrap.servers: 'localhost:9092'}\nrun: {checkpoint: ./c}"
-    whole = f"pipeline: shop\n{run}\ntime: {time}\n{text}"
-    return parse(whole, "shop.yaml", environ={}).plan
-
-
 def changes() -> Iterable[tuple[str, int, Any]]:
     """Rows that come, change, go and come again, before and behind what has been read."""
     for number in (*range(1, 24, 2), *range(0, 24, 3), *range(23, 0, -4), *range(7)):
@@ -84,15 +76,6 @@ def started(text: str, time: str, shards: int = 2) -> Run:
         run.send("customers", number, {"name": f"first {number}"})
     run.read()
     return run
-
-
-def collection(run: Run, output: str, as_of: int | None = None) -> Counter[Any]:
-    found: Counter[Any] = Counter()
-    for data, time, change in run.updates(output):
-        if as_of is None or time <= as_of:
-            found[repr(data)] += change
-    assert not any(count < 0 for count in found.values())
-    return +found
 
 
 @pytest.fixture(params=[1, 5])

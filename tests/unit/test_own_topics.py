@@ -9,7 +9,6 @@ import pytest
 from ikebana import Plan
 from ikebana.codecs.diff import topic_of
 from ikebana.errors import CheckpointError, SourceError
-from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.base.transition import ReadBackSpan, Stage
 from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource
 from ikebana.processor.checkpoint.evolution import edit_to
@@ -17,6 +16,8 @@ from ikebana.processor.checkpoint.planned_edit import described
 from ikebana.processor.explain.text import edit_lines
 from ikebana.processor.topics import replays
 from ikebana.testing import Run
+from support import edited_runs
+from support.edited_runs import collection
 
 PARTS = """
 inputs:
@@ -62,9 +63,7 @@ EDITS = [
 
 def plan_of(found: str, output: str = "", time: str = "offset") -> Plan:
     shown = f"{ALL}  found: {{from: found, topic: found{output}}}\n"
-    run = "kafka: {bootstrap.servers: 'localhost:9092'}\nrun: {checkpoint: ./c}\n"
-    text = f"pipeline: shop\n{run}{WHOLE}time: {time}\n{PARTS}{found}{shown}"
-    return parse(text, "shop.yaml", environ={}).plan
+    return edited_runs.plan_of(f"{WHOLE}{PARTS}{found}{shown}", time)
 
 
 def sent(run: Run, numbers: range) -> None:
@@ -90,7 +89,7 @@ def judged(run: Run, after: str) -> None:
     fresh = Run(plan_of(after))
     fresh.topics.messages |= {name: run.topics.messages[name] for name in INPUTS}
     fresh.read()
-    assert counts(run) == counts(fresh)
+    assert collection(run, "found") == collection(fresh, "found")
     found: Counter[Any] = Counter()
     for key, value, time, diff in sorted(run.written.updates["found"], key=lambda each: each.time):
         found[key, value, time] += diff
@@ -100,19 +99,12 @@ def judged(run: Run, after: str) -> None:
     assert min(so_far.values()) >= 0
 
 
-def counts(run: Run) -> Counter[Any]:
-    found: Counter[Any] = Counter()
-    for key, value, _, diff in run.written.updates["found"]:
-        found[key, value] += diff
-    return Counter({datum: count for datum, count in found.items() if count})
-
-
 @pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize(("before", "after"), EDITS)
 def test_an_output_turns_into_another(before: str, after: str, shards: int) -> None:
     """What it has had is taken back at the time of the edit, in portions, and nothing else."""
     run = started(before, shards)
-    count, time, had = len(run.written.updates["found"]), run.last.upper, counts(run)
+    count, time, had = len(run.written.updates["found"]), run.last.upper, collection(run, "found")
     run.restart(plan_of(after))
     portions = 0
     while run.batch(limit=5):
@@ -124,7 +116,7 @@ def test_an_output_turns_into_another(before: str, after: str, shards: int) -> N
     assert {update.time for update in new} == {time}
     if shards == 1:
         # What is in both is not written.
-        wanted = counts(run)
+        wanted = collection(run, "found")
         wanted.subtract(had)
         assert Counter({(u.key, u.value): u.diff for u in new}) == Counter(
             {datum: diff for datum, diff in wanted.items() if diff}
@@ -199,7 +191,7 @@ def test_a_new_as_of_join_needs_no_arrangement_of_its_left(
         sent_at(run, 30, 99)
         run.read()
         assert run.frontiers["found"] > 30
-        found.append([as_of(run, time) for time in range(edit, 30)])
+        found.append([collection(run, "found", time) for time in range(edit, 30)])
     assert found[0] == found[1]
     assert found[0][0] != found[0][-1]
 
@@ -207,11 +199,8 @@ def test_a_new_as_of_join_needs_no_arrangement_of_its_left(
 def dated(found: str, more: str = "") -> Plan:
     """The plan, with the times of messages as those of rows, and perhaps with more outputs."""
     shown = f"{ALL}  found: {{from: found, topic: found}}\n{more}"
-    run = "kafka: {bootstrap.servers: 'localhost:9092'}\nrun: {checkpoint: ./c}\n"
     parts = PARTS.replace("}}\n", "}" + DATED + "\n")
-    return parse(
-        f"pipeline: shop\n{run}{WHOLE}{parts}{found}{shown}", "shop.yaml", environ={}
-    ).plan
+    return edited_runs.plan_of(f"{WHOLE}{parts}{found}{shown}")
 
 
 def sent_at(run: Run, n: int, time: int) -> None:
@@ -220,14 +209,6 @@ def sent_at(run: Run, n: int, time: int) -> None:
     order = None if n % 9 == 0 else {"product": product, "customer": n % 4}
     run.topics.send("orders", n % 7, order, timestamp=time)
     run.topics.send("clicks", n % 5, {"n": n % 4}, timestamp=time)
-
-
-def as_of(run: Run, time: int) -> Counter[Any]:
-    found: Counter[Any] = Counter()
-    for update in run.written.updates["found"]:
-        if update.time <= time:
-            found[update.key, update.value] += update.diff
-    return Counter({datum: count for datum, count in found.items() if count})
 
 
 @pytest.mark.parametrize("cut", [True, False])
@@ -303,7 +284,7 @@ def test_what_waits_never_shows_though_no_time_has_been_closed(then: str, shards
     fresh.topics.messages |= {name: run.topics.messages[name] for name in INPUTS}
     fresh.read()
     assert run.frontier("found") == 9
-    assert counts(run) == counts(fresh) != Counter()
+    assert collection(run, "found") == collection(fresh, "found") != Counter()
 
 
 def test_what_is_the_same_in_both_is_not_read() -> None:

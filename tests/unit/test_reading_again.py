@@ -1,20 +1,18 @@
 """Inputs with times of their own are read again: each record counts as it has counted."""
 
-from collections import Counter
 from typing import Any
 
 import msgspec
 import pytest
 
-from ikebana import Plan
 from ikebana.errors import CheckpointError
-from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.checkpoint.checkpoint import Logged
 from ikebana.processor.checkpoint.next_step import Desired, Observed
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.engine.testing.run import birth_of
 from ikebana.processor.topics import input_times
 from ikebana.testing import Run
+from support.edited_runs import collection, plan_of
 
 SLIM = """
 inputs:
@@ -44,20 +42,6 @@ outputs:
   slim: {from: slim, topic: slim}
   ticks: {from: tick, topic: ticks}
 """
-
-
-def plan_of(text: str, time: str = "ingest") -> Plan:
-    run = "kafka: {bootstrap.servers: 'localhost:9092'}\nrun: {checkpoint: ./c}"
-    return parse(f"pipeline: shop\n{run}\ntime: {time}\n{text}", "shop.yaml", environ={}).plan
-
-
-def collection(run: Run, output: str, as_of: int) -> Counter[Any]:
-    found: Counter[Any] = Counter()
-    for data, time, change in run.updates(output):
-        if time <= as_of:
-            found[repr(data)] += change
-    assert not any(count < 0 for count in found.values())
-    return +found
 
 
 class Twins:

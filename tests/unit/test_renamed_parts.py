@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
-from ikebana import Plan
-from ikebana.processor.authoring.pipeline import parse
-from ikebana.processor.planning.edits import Edit, edit_of
+from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.edits_resolved import as_written
 from ikebana.testing import Run
+from support import edited_runs
+from support.edited_runs import plan_of
 
 # What an as-of join shows depends on when its rows came: begun anew it would show something else.
 JOINED = """
@@ -32,17 +32,6 @@ LINEAR = "  priced: {linear: order, where: customer > 0}\n"
 COUNTED = "  priced: {reduce: order, by: customer, aggregates: {n: count(*)}}\n"
 
 
-def plan_of(text: str) -> Plan:
-    whole = f"""
-pipeline: shop
-kafka: {{bootstrap.servers: localhost:9092}}
-run: {{checkpoint: ./c}}
-time: offset
-{text}
-"""
-    return parse(whole, "shop.yaml", environ={}).plan
-
-
 def begun(text: str = JOINED) -> Run:
     run = Run(plan_of(text), shards=2)
     send(run, "customers", 1, {"name": "old"})
@@ -57,9 +46,7 @@ def send(run: Run, topic: str, key: int, row: object) -> None:
 
 
 def edited(run: Run, text: str) -> Edit:
-    before = run.plan
-    run.restart(plan_of(text))
-    edit = edit_of(before, run.plan)
+    edit = edited_runs.edited(run, plan_of(text))
     run.read()
     return edit
 

@@ -1,0 +1,40 @@
+"""Runs in memory whose plan is edited: plans of texts, edits, and what outputs come to."""
+
+from collections import Counter
+
+from ikebana import Plan
+from ikebana.processor.authoring.pipeline import parse
+from ikebana.processor.planning.edits import Edit, edit_of
+from ikebana.testing import Run
+
+Collection = Counter[tuple[bytes | None, bytes]]
+
+
+def plan_of(text: str, time: str = "") -> Plan:
+    """The plan of a file with these sections; without `time`, times are offsets where they can."""
+    time = time or ("ingest" if "event_time" in text else "offset")
+    whole = f"""
+pipeline: shop
+kafka: {{bootstrap.servers: localhost:9092}}
+run: {{checkpoint: ./c}}
+time: {time}
+{text}
+"""
+    return parse(whole, "shop.yaml", environ={}).plan
+
+
+def edited(run: Run, plan: Plan) -> Edit:
+    """Go on with another plan; what changes."""
+    before = run.plan
+    run.restart(plan)
+    return edit_of(before, run.plan)
+
+
+def collection(run: Run, output: str, as_of: int | None = None) -> Collection:
+    """What an output comes to, up to a time: no datum is there less than not at all."""
+    found: Collection = Counter()
+    for key, value, time, diff in run.written.updates[output]:
+        if as_of is None or time <= as_of:
+            found[key, value] += diff
+    assert min(found.values(), default=0) >= 0, found
+    return +found
