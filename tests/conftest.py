@@ -22,7 +22,7 @@ from support.waiting import patient
 
 if TYPE_CHECKING:
     # Slow to import, and most tests need none.
-    from support.pipeline_processes import PipelineOver, Upserts
+    from support.pipeline_processes import PipelineOver, Upserts, Written, WrittenOver
 
 # A noisy machine makes a slow example, not a wrong one, and is slow to draw it; more of them on
 # demand.
@@ -145,6 +145,22 @@ def pipeline_over(
         create(found.servers, found.source, partitions, topic)
         found.send(records)
         return found
+
+    return made
+
+
+@pytest.fixture
+def written_over(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> "WrittenOver":
+    """Make pipelines without sections, and topics `<name>.<topic>`; see `Written`."""
+    from support.pipeline_processes import create, written
+
+    def made(*topics: str, partitions: int = 2, **of_pipeline: Any) -> "Written":
+        servers, name = broker.bootstrap_servers, topic_name("shop")
+        for topic in topics:
+            create(servers, f"{name}.{topic}", partitions)
+        return written(tmp_path, servers, name, {}, **of_pipeline)
 
     return made
 

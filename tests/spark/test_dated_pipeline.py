@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from ikebana.codecs import canonical
 from ikebana.processor.authoring.pipeline import parse
@@ -16,7 +15,7 @@ from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.compacting import Compaction
 from support.output_judge import committed, progress_of
-from support.pipeline_processes import Written, create, produce, upserts, written
+from support.pipeline_processes import Written, WrittenOver, create, produce, upserts, written
 from support.waiting import wait_until
 from support.written_topics import Row
 from support.written_topics import Written as HandWritten
@@ -43,17 +42,15 @@ def evaluated(found: list[Any]) -> Counter[Update]:
     return Counter({(canonical.encode(list(u.data)), u.time): u.diff for u in found})
 
 
-def test_shuffled_history_gives_what_ordered_history_does(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_shuffled_history_gives_what_ordered_history_does(written_over: WrittenOver) -> None:
     """Within the lateness, over two partitions, a restart and a death."""
-    servers, choice = broker.bootstrap_servers, Random(5)
-    source = topic_name("readings")
-    create(servers, source, 2)
+    choice = Random(5)
+    pipeline = written_over("readings")
+    servers, name = pipeline.servers, pipeline.name
     sections = {
         "inputs": {
             "readings": {
-                "topic": source,
+                "topic": f"{name}.readings",
                 "columns": {"at": "BIGINT", "level": "INTEGER"},
                 "event_time": {"of": '"at"', "lateness": "50ms", "idle": "never"},
             }
@@ -63,11 +60,10 @@ def test_shuffled_history_gives_what_ordered_history_does(
             "levels": {"reduce": "current", "by": "level", "aggregates": {"n": "count(*)"}},
         },
         "outputs": {
-            "current": {"from": "current", "topic": f"{source}.current"},
-            "levels": {"from": "levels", "topic": f"{source}.levels"},
+            each: {"from": each, "topic": f"{name}.{each}"} for each in ("current", "levels")
         },
     }
-    pipeline = written(tmp_path, servers, topic_name("event"), sections)
+    pipeline = pipeline.having(sections)
     history = [
         (f"s{choice.randrange(20)}", {"at": 1_000 + 3 * at, "level": choice.randrange(4)})
         for at in range(600)
@@ -75,27 +71,16 @@ def test_shuffled_history_gives_what_ordered_history_does(
     shuffled = sorted(history, key=lambda one: one[1]["at"] + choice.uniform(0, 49))
 
     def send(records: list[tuple[str, dict[str, int]]]) -> None:
-        producer = Producer({"bootstrap.servers": servers, "log_level": 0})
-        for key, row in records:
-            # The order of a key is what its times say, so partitions need not keep it.
-            where = choice.randrange(2)
-            producer.produce(
-                source, json.dumps(row).encode(), json.dumps(key).encode(), partition=where
-            )
-        assert producer.flush(30) == 0
+        # The order of a key is what its times say, so partitions need not keep it.
+        for partition in range(2):
+            own = [(json.dumps(k).encode(), json.dumps(row).encode()) for k, row in records]
+            pipeline.send_to("readings", own[partition::2], partition)
 
     send(shuffled[:300])
     pipeline.drained()
     send(shuffled[300:])
-    last = ("end", {"at": 1_000_000, "level": 9})
-    producer = Producer({"bootstrap.servers": servers, "log_level": 0})
-    for partition in range(2):
-        message = json.dumps(last[1]).encode()
-        producer.produce(source, message, json.dumps(last[0]).encode(), partition=partition)
-    assert producer.flush(30) == 0
-    at = max(pipeline.log("commits")) + 2
-    with pipeline.start("--once", fault=f"after_commit:{at}:0") as run:
-        run.wait_for_fault()
+    send([("end", {"at": 1_000_000, "level": 9})] * 2)
+    pipeline.dies(f"after_commit:{max(pipeline.log('commits')) + 2}:0")
     done = pipeline.drained()
 
     plan = parse(json.dumps(pipeline.document()), "file", environ={}).plan
@@ -105,8 +90,8 @@ def test_shuffled_history_gives_what_ordered_history_does(
     )
     assert "late" not in done.text
     for name in ("current", "levels"):
-        assert progress_of(servers, f"{source}.{name}")[-1].upper == frontier
-        assert updates(servers, f"{source}.{name}") == evaluated(found[name]), name
+        assert progress_of(servers, f"{pipeline.name}.{name}")[-1].upper == frontier
+        assert updates(servers, f"{pipeline.name}.{name}") == evaluated(found[name]), name
         assert found[name]
 
 

@@ -1,74 +1,57 @@
 """Logged batches that no shard has committed, through Kafka and Spark: when they are dropped."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from ikebana.processor.kafka.broker import Broker
-from support.output_judge import progress_of
-from support.pipeline_processes import create, delete_before, written
-from support.shops import counted, narrow, send_orders, shown
+from support.pipeline_processes import WrittenOver, delete_before
+from support.shops import assert_without_gaps, counted, messages, narrow, shown
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
+ORDERS = {key: {"customer": key % 5, "amount": key} for key in range(300)}
+ROWS = counted((key, {"a": key}) for key in ORDERS)
+
 
 def test_an_edit_whose_topic_is_lost_meanwhile_is_withdrawn_by_the_file_of_before(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+    written_over: WrittenOver,
 ) -> None:
     """It died in a batch that no shard has committed, and a start dies while it drops that."""
-    servers, name = broker.bootstrap_servers, topic_name("shop")
-    create(servers, f"{name}.orders", 2)
-    orders = {key: {"customer": key % 5, "amount": key} for key in range(300)}
-    send_orders(servers, name, {key: orders[key] for key in range(200)})
-    pipeline = written(tmp_path, servers, name, {}, limit=60)
-    first = replace(pipeline, sections=narrow(name, {"a": "amount"}))
+    pipeline = written_over("orders", limit=60)
+    pipeline.send_to("orders", messages({key: ORDERS[key] for key in range(200)}))
+    first = pipeline.having(narrow(pipeline.name, {"a": "amount"}))
     first.drained()
-    wider = replace(pipeline, sections=narrow(name, {"a": "amount", "c": "customer"}))
-    batch = max(first.log("offsets")) + 3
-    with wider.start("--once", fault=f"before_commit:{batch}:*:all") as run:
-        run.wait(120)
-    assert run.once.exists(), run.text
+    wider = pipeline.having(narrow(pipeline.name, {"a": "amount", "c": "customer"}))
+    run = wider.dies(f"before_commit:{max(first.log('offsets')) + 3}:*:all")
     assert 'reading "orders" again from the beginning' in run.text
     logged = max(first.log("offsets"))
     assert logged > max(first.log("commits"))
-    delete_before(servers, f"{name}.orders", {0: -1, 1: -1})
+    delete_before(pipeline.servers, f"{pipeline.name}.orders", {0: -1, 1: -1})
 
     with wider.start("--once") as run:
         assert run.wait(120) != 0
     assert "the records before are gone" in run.text
-    with first.start("--once", fault=f"before_dropped:{logged}:*:all") as run:
-        run.wait(120)
-    assert run.once.exists(), run.text
+    first.dies(f"before_dropped:{logged}:*:all")
     assert max(first.log("offsets")) == logged
-    send_orders(servers, name, {key: orders[key] for key in range(200, 300)})
+    pipeline.send_to("orders", messages({key: ORDERS[key] for key in range(200, 300)}))
     end = first.drained()
 
     assert f"dropping batch {logged} of the plan of before" in end.text
-    rows = [(key, {"a": row["amount"]}) for key, row in orders.items()]
-    assert shown(servers, f"{name}.slim") == counted(rows)
-    records = progress_of(servers, f"{name}.slim")
-    assert [each.lower for each in records[1:]] == [each.upper for each in records[:-1]]
+    assert shown(pipeline, "slim") == ROWS
+    assert_without_gaps(pipeline, "slim")
 
 
 def test_a_batch_that_was_too_large_is_made_anew_by_a_lower_limit(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+    written_over: WrittenOver,
 ) -> None:
     """With the limit that it had, it is run as it is in the log."""
-    servers, name = broker.bootstrap_servers, topic_name("shop")
-    create(servers, f"{name}.orders", 2)
-    orders = {key: {"customer": key % 5, "amount": key} for key in range(300)}
-    send_orders(servers, name, orders)
-    large = written(tmp_path, servers, name, {}, limit=1_000)
-    large = replace(large, sections=narrow(name, {"a": "amount"}))
+    pipeline = written_over("orders", limit=1_000)
+    pipeline.send_to("orders", messages(ORDERS))
+    large = pipeline.having(narrow(pipeline.name, {"a": "amount"}))
     for at in ("first", "second"):
-        once = replace(large, folder=tmp_path / at)
+        once = replace(large, folder=large.folder / at)
         once.folder.mkdir()
-        with once.start("--once", fault="before_commit:0:*:all") as run:
-            run.wait(120)
-        assert run.once.exists(), run.text
-        assert "dropping" not in run.text
+        assert "dropping" not in once.dies("before_commit:0:*:all").text
     logged = max(large.log("offsets"))
     assert logged > max(large.log("commits"), default=-1)
 
@@ -76,5 +59,4 @@ def test_a_batch_that_was_too_large_is_made_anew_by_a_lower_limit(
 
     assert f"dropping batch {logged} of 300 records, which is more than" in end.text
     assert len(large.log("commits")) >= logged + 3
-    rows = [(key, {"a": row["amount"]}) for key, row in orders.items()]
-    assert shown(servers, f"{name}.slim") == counted(rows)
+    assert shown(pipeline, "slim") == ROWS

@@ -23,7 +23,8 @@ def test_a_life_with_edits_and_a_kill_is_exact_at_each_closed_time(
 ) -> None:
     """Killed when the edit has begun, for which a topic was read again; records come meanwhile."""
     life = Life(tmp_path, broker.bootstrap_servers, topic_name("life"), Random(5))
-    for number, definition in enumerate(brief_life(edits)):
+    definitions = brief_life(edits)
+    for number, definition in enumerate(definitions):
         life.send(80)
         pipeline = life.file(definition)
         if number == 1:
@@ -35,6 +36,11 @@ def test_a_life_with_edits_and_a_kill_is_exact_at_each_closed_time(
             life.send(20)
         pipeline.drained()
         life.counts_from_now(definition)
+
+    # And it goes on from there as any pipeline does.
+    life.send(20)
+    life.file(definitions[-1]).drained()
+    life.log()
 
     assert life.wrong() == []
     # The last one reads nothing again: the rows of orders have all columns that the join needs.

@@ -3,20 +3,17 @@
 import json
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import flights
-from ikebana.codecs import canonical
 from ikebana.processor.cli import demo
 from ikebana.processor.kafka.broker import Broker
 from support.edited_flights import expected, files, summaries
-from support.output_judge import committed
 from support.pipeline_processes import create, produce
+from support.shops import collection, counted
 from support.waiting import patient
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(900)]
@@ -31,15 +28,6 @@ def ikebana(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]"
     return subprocess.run(
         command, capture_output=True, text=True, timeout=patient(240), check=False, cwd=folder
     )
-
-
-def shown(servers: str, topic: str) -> Counter[Any]:
-    """What the updates of a topic come to."""
-    found: Counter[Any] = Counter()
-    for message in committed(servers, topic):
-        datum = canonical.decode(message.key()), repr(canonical.decode(message.value()))
-        found[datum] += int(dict(message.headers())["diff"])
-    return Counter({datum: count for datum, count in found.items() if count})
 
 
 def test_the_commands_of_the_page_do_what_it_says(
@@ -66,8 +54,7 @@ def test_the_commands_of_the_page_do_what_it_says(
         run = ikebana(tmp_path, "run", "delays.yaml", "--once")
         assert run.returncode == 0, run.stderr
         for output, rows in expected(document, days).items():
-            wanted = Counter((key, repr(dict(sorted(row.items())))) for key, row in rows)
-            assert shown(servers, f"{name}.{output}") == wanted, output
+            assert collection(servers, f"{name}.{output}") == counted(rows), output
     assert told == summaries()
     check = ikebana(tmp_path, "check", f"{name}.late", "--bootstrap-servers", servers)
     assert check.returncode == 0, check.stdout

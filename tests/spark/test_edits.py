@@ -1,150 +1,83 @@
-"""A pipeline whose file is edited between two runs, through Kafka and Spark."""
+"""A pipeline whose file is edited between two runs, through Kafka and Spark.
 
-import json
+`test_edited_life.py` has filters, aggregates, columns and joins that come and change.
+"""
+
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 
-from ikebana.processor.kafka.broker import Broker
 from support.output_judge import progress_of
-from support.pipeline_processes import Written, create, produce, written
-from support.shops import ORDERS, Collection, counted, narrow, sections, send_orders, shown
+from support.pipeline_processes import Written, WrittenOver
+from support.shops import (
+    ORDERS,
+    Collection,
+    Sections,
+    assert_without_gaps,
+    counted,
+    messages,
+    narrow,
+    sections,
+    shown,
+)
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
 
-def test_outputs_follow_the_edits_of_a_file(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
-) -> None:
-    """They get the difference; new operators begin with what is there; times stay in order."""
-    servers, choice = broker.bootstrap_servers, Random(17)
-    name = topic_name("shop")
-    orders: dict[int, dict[str, int]] = {}
-    levels: dict[int, int] = {}
-    for relation in ("orders", "customers"):
-        create(servers, f"{name}.{relation}", 2)
-
-    def change(count: int) -> None:
-        messages: list[tuple[bytes, bytes | None]] = []
-        for _ in range(count):
-            key = choice.randrange(40)
-            orders.pop(key, None)
-            if choice.random() < 0.8:
-                orders[key] = {"customer": choice.randrange(5), "amount": choice.randrange(40)}
-            row = orders.get(key)
-            messages.append((b"%d" % key, None if row is None else json.dumps(row).encode()))
-        produce(servers, f"{name}.orders", messages)
-
-    def judge(least: int, makes: Callable[[list[int]], dict[str, int]], *, joined: bool) -> None:
-        large = [(key, row) for key, row in orders.items() if row["amount"] > least]
-        assert shown(servers, f"{name}.large") == counted(large)
-        amounts: dict[int, list[int]] = {}
-        for _, row in large:
-            amounts.setdefault(row["customer"], []).append(row["amount"])
-        totals = [(customer, makes(found)) for customer, found in amounts.items()]
-        assert shown(servers, f"{name}.totals") == counted(totals)
-        if joined:
-            rated = [
-                (key, {"amount": row["amount"], "level": levels[row["customer"]]})
-                for key, row in large
-                if row["customer"] in levels
-            ]
-            assert shown(servers, f"{name}.rated") == counted(rated)
-
-    pipeline = written(tmp_path, servers, name, {})
-    change(120)
-    replace(pipeline, sections=sections(name, 10, {"n": "count(*)"}, joined=False)).drained()
-    judge(10, lambda found: {"n": len(found)}, joined=False)
-
-    # A filter, an aggregate, an input and a join over it; records come meanwhile.
-    change(30)
-    levels |= {customer: 10 * customer for customer in range(4)}
-    produce(
-        servers,
-        f"{name}.customers",
-        [(b"%d" % key, json.dumps({"level": level}).encode()) for key, level in levels.items()],
-    )
-    totals = {"n": "count(*)", "most": "max(amount)"}
-    edited = replace(pipeline, sections=sections(name, 20, totals, joined=True))
-    edited.drained()
-    judge(20, lambda found: {"n": len(found), "most": max(found)}, joined=True)
-
-    # And it goes on from there as any pipeline does.
-    change(30)
-    edited.drained()
-    judge(20, lambda found: {"n": len(found), "most": max(found)}, joined=True)
-    for output in ("large", "totals", "rated"):
-        records = progress_of(servers, f"{name}.{output}")
-        assert [each.lower for each in records[1:]] == [each.upper for each in records[:-1]]
+def orders_of(keys: range, **row: int) -> dict[int, dict[str, int]]:
+    """Orders by their keys, each with its key as its amount."""
+    return {key: {"customer": key % 5, "amount": key, **row} for key in keys}
 
 
-def died(servers: str, name: str, place: Path) -> tuple[Written, dict[int, dict[str, int]]]:
-    """A pipeline that died after one shard had committed a batch, and the orders that it read."""
-    create(servers, f"{name}.orders", 2)
-    orders = {key: {"customer": key % 5, "amount": key} for key in range(30)}
-    send_orders(servers, name, orders)
-    first = sections(name, 10, {"n": "count(*)"}, joined=False)
-    pipeline = replace(written(place, servers, name, {}), sections=first)
-    with pipeline.start("--once", fault="after_commit:1:1:all") as run:
-        run.wait(120)
-    assert run.once.exists()
-    return pipeline, orders
+@pytest.fixture
+def died(written_over: WrittenOver) -> Written:
+    """A pipeline that died after one shard had committed a batch of thirty orders."""
+    pipeline = written_over("orders")
+    pipeline.send_to("orders", messages(orders_of(range(30))))
+    first = pipeline.having(sections(pipeline.name, 10))
+    first.dies("after_commit:1:1:all")
+    return first
 
 
-def test_a_run_that_has_died_is_finished_before_an_edit(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_a_run_that_has_died_is_finished_before_an_edit(died: Written) -> None:
     """What has hopped and what is unfinished, under the plan of before; then the new plan."""
-    servers, name = broker.bootstrap_servers, topic_name("shop")
-    pipeline, orders = died(servers, name, tmp_path)
-    logged = pipeline.log("offsets")
-    assert max(logged) > max(pipeline.log("commits"))
+    assert max(died.log("offsets")) > max(died.log("commits"))
 
     totals = {"n": "count(*)", "most": "max(amount)"}
-    edited = replace(pipeline, sections=sections(name, 20, totals, joined=False)).drained()
+    edited = died.having(sections(died.name, 20, totals)).drained()
 
     assert "finished under the plan of before first" in edited.text
-    large = [(key, row) for key, row in orders.items() if row["amount"] > 20]
-    assert shown(servers, f"{name}.large") == counted(large)
+    large = orders_of(range(21, 30))
+    assert shown(died, "large") == counted(large.items())
     amounts: dict[int, list[int]] = {}
-    for _, row in large:
+    for row in large.values():
         amounts.setdefault(row["customer"], []).append(row["amount"])
     expected = [(by, {"n": len(each), "most": max(each)}) for by, each in amounts.items()]
-    assert shown(servers, f"{name}.totals") == counted(expected)
-    for output in ("large", "totals"):
-        records = progress_of(servers, f"{name}.{output}")
-        assert [each.lower for each in records[1:]] == [each.upper for each in records[:-1]]
+    assert shown(died, "totals") == counted(expected)
+    assert_without_gaps(died, "large", "totals")
 
 
 def test_much_of_an_edit_is_written_in_portions_and_read_at_once(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+    written_over: WrittenOver,
 ) -> None:
     """Also if the run dies when one shard has written a portion, and the other has not."""
-    servers, name = broker.bootstrap_servers, topic_name("shop")
-    create(servers, f"{name}.orders", 2)
-    orders = {key: {"customer": key % 5, "amount": key} for key in range(40_000)}
-    send_orders(servers, name, orders)
-    few = sections(name, 39_000, {"n": "count(*)"}, joined=False)
-    pipeline = replace(written(tmp_path, servers, name, {}, limit=40_000), sections=few)
-    pipeline.drained()
-    last = progress_of(servers, f"{name}.large")[-1]
+    pipeline = written_over("orders", limit=40_000)
+    orders = orders_of(range(40_000))
+    pipeline.send_to("orders", messages(orders))
+    few = pipeline.having(sections(pipeline.name, 39_000))
+    few.drained()
+    last = progress_of(few.servers, f"{few.name}.large")[-1]
 
     # Two batches go through the state, and the third writes the first portion.
-    edited = replace(pipeline, sections=sections(name, -1, {"n": "count(*)"}, joined=False))
-    with edited.start("--once", fault=f"after_commit:{last.batch + 3}:1:all") as run:
-        run.wait(120)
-    assert run.once.exists()
+    edited = pipeline.having(sections(pipeline.name, -1))
+    edited.dies(f"after_commit:{last.batch + 3}:1:all")
     edited.drained()
 
-    assert shown(servers, f"{name}.large") == counted(list(orders.items()))
-    totals = [(customer, {"n": 8_000}) for customer in range(5)]
-    assert shown(servers, f"{name}.totals") == counted(totals)
-    records = [r for r in progress_of(servers, f"{name}.large") if r.batch > last.batch]
+    assert shown(edited, "large") == counted(orders.items())
+    assert shown(edited, "totals") == counted((customer, {"n": 8_000}) for customer in range(5))
+    progress = progress_of(edited.servers, f"{edited.name}.large")
+    records = [record for record in progress if record.batch > last.batch]
     (whole,) = [record for record in records if record.updates]
     assert (whole.lower, whole.updates) == (last.upper, 39_001)
     before = [record for record in records if record.batch < whole.batch]
@@ -153,94 +86,72 @@ def test_much_of_an_edit_is_written_in_portions_and_read_at_once(
 
 
 @pytest.mark.parametrize("point", ["before_rescaled", "after_rescaled"])
-def test_another_number_of_shards_is_taken_up_by_a_start(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path, point: str
-) -> None:
+def test_another_number_of_shards_is_taken_up_by_a_start(died: Written, point: str) -> None:
     """With a filter that changes too, after a death of the old run, and one while rescaling."""
-    servers, name = broker.bootstrap_servers, topic_name("shop")
-    pipeline, orders = died(servers, name, tmp_path)
-
-    edited = replace(
-        pipeline, sections=sections(name, 20, {"n": "count(*)"}, joined=False), shards=3
-    )
-    with edited.start("--once", fault=f"{point}:0:*:all") as run:
-        run.wait(120)
-    assert run.once.exists(), run.text
+    edited = died.having(sections(died.name, 20), shards=3)
+    run = edited.dies(f"{point}:0:*:all")
     assert "the state is rewritten for 3 shards, from 2" in run.text
-    orders |= {key: {"customer": 7, "amount": key} for key in range(25, 40)}
-    rows = [(b"%d" % key, json.dumps(row).encode()) for key, row in orders.items()]
-    produce(servers, f"{name}.orders", rows[-15:])
+    more = orders_of(range(25, 40), customer=7)
+    edited.send_to("orders", messages(more))
     edited.drained()
 
-    large = [(key, row) for key, row in orders.items() if row["amount"] > 20]
-    assert shown(servers, f"{name}.large") == counted(large)
-    totals = Counter(row["customer"] for _, row in large)
-    assert shown(servers, f"{name}.totals") == counted(
-        [(by, {"n": n}) for by, n in totals.items()]
-    )
+    large = orders_of(range(21, 25)) | more
+    assert shown(edited, "large") == counted(large.items())
+    totals = Counter(row["customer"] for row in large.values())
+    assert shown(edited, "totals") == counted((by, {"n": n}) for by, n in totals.items())
     assert sorted(path.name for path in edited.place.iterdir()) == ["epoch-1", "ikebana.json"]
+    assert_without_gaps(edited, "large", "totals")
     for output in ("large", "totals"):
-        records = progress_of(servers, f"{name}.{output}")
-        assert [each.lower for each in records[1:]] == [each.upper for each in records[:-1]]
+        records = progress_of(edited.servers, f"{edited.name}.{output}")
         assert [each.batch for each in records] == list(range(len(records)))
 
 
 @pytest.mark.parametrize("dated", [False, True], ids=["ingest", "event time"])
 def test_a_column_that_was_not_kept_is_read_again_beside_what_goes_on(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path, *, dated: bool
+    written_over: WrittenOver, *, dated: bool
 ) -> None:
     """With a death while it is read; then the topic gets the difference."""
-    servers, name = broker.bootstrap_servers, topic_name("shop")
-    create(servers, f"{name}.orders", 2)
-    orders = {key: {"customer": key % 5, "amount": key} for key in range(300)}
-    send_orders(servers, name, orders)
-    pipeline = written(tmp_path, servers, name, {}, limit=60)
+    pipeline = written_over("orders", limit=60)
+    orders = orders_of(range(300))
+    pipeline.send_to("orders", messages(orders))
     times = {"event_time": {"clock": "kafka", "idle": "1s"}} if dated else {}
-    first = replace(pipeline, sections=narrow(name, {"a": "amount"}, **times))
+    first = pipeline.having(narrow(pipeline.name, {"a": "amount"}, **times))
     first.drained()
-    assert shown(servers, f"{name}.slim") == counted([(k, {"a": k}) for k in orders])
+    assert shown(first, "slim") == counted((k, {"a": k}) for k in orders)
 
     more = {key: {"customer": 9, "amount": 1000 + key} for key in range(250, 320)}
     orders |= more
-    send_orders(servers, name, more)
-    wider = replace(pipeline, sections=narrow(name, {"a": "amount", "c": "customer"}, **times))
-    batch = max(first.log("offsets")) + 5
-    with wider.start("--once", fault=f"after_commit:{batch}:1:all") as run:
-        run.wait(120)
-    assert run.once.exists(), run.text
+    pipeline.send_to("orders", messages(more))
+    both = {"a": "amount", "c": "customer"}
+    wider = pipeline.having(narrow(pipeline.name, both, **times))
+    run = wider.dies(f"after_commit:{max(first.log('offsets')) + 5}:1:all")
     assert 'reading "orders" again from the beginning' in run.text
     if not dated:
         # What was there goes on meanwhile.
-        old = {key: {"a": row["amount"]} for key, row in orders.items()}
-        assert shown(servers, f"{name}.slim") == counted(list(old.items()))
+        assert shown(wider, "slim") == counted((k, {"a": o["amount"]}) for k, o in orders.items())
     end = wider.drained()
 
     assert 'reading "orders" again from the beginning' in end.text
     if dated:
         # Nothing has closed the time of the edit yet.
         orders[999] = {"customer": 1, "amount": 1}
-        produce(servers, f"{name}.orders", [(b"999", json.dumps(orders[999]).encode())])
+        wider.send_to("orders", messages({999: orders[999]}))
         wider.drained()
     new = [(k, {"a": row["amount"], "c": row["customer"]}) for k, row in orders.items()]
-    assert shown(servers, f"{name}.slim") == counted(new)
-    records = progress_of(servers, f"{name}.slim")
-    assert [each.lower for each in records[1:]] == [each.upper for each in records[:-1]]
+    assert shown(wider, "slim") == counted(new)
+    assert_without_gaps(wider, "slim")
     wider.drained()
-    assert shown(servers, f"{name}.slim") == counted(new)
+    assert shown(wider, "slim") == counted(new)
 
 
-def rated(name: str, least: int | None, behind: str | None) -> str:
+def rated(name: str, join: dict[str, Any] | None, behind: str | None = None) -> Sections:
     """A file whose output shows orders with their levels, or without a join as they are."""
     inputs = {"orders": {"topic": f"{name}.orders", "columns": ORDERS}}
     operators: dict[str, Any] = {"order": {"upsert": "orders"}}
-    if least is not None:
+    if join is not None:
         inputs["customers"] = {"topic": f"{name}.customers", "columns": {"level": "BIGINT"}}
         operators["customer"] = {"upsert": "customers"}
-        operators["rated"] = {
-            "delta_join": {"o": "order", "c": "customer"},
-            "where": ["o.customer = c.key::BIGINT", f"o.amount > {least}"],
-            "select": {"amount": "o.amount", "level": "c.level"},
-        }
+        operators["rated"] = {"select": {"amount": "o.amount", "level": "c.level"}, **join}
     if behind is not None:
         operators["few"] = {"linear": "rated", "where": behind}
     last = list(operators)[-1]
@@ -249,122 +160,78 @@ def rated(name: str, least: int | None, behind: str | None) -> str:
         "all": {"from": "order", "topic": f"{name}.all"},
         "rated": {"from": last, "topic": f"{name}.rated"},
     }
-    return json.dumps({"inputs": inputs, "operators": operators, "outputs": outputs})
+    return {"inputs": inputs, "operators": operators, "outputs": outputs}
 
 
-def test_an_output_follows_a_join_that_changes_and_goes(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
-) -> None:
+INPUTS = {"o": "order", "c": "customer"}
+BY_CUSTOMER = "o.customer = c.key::BIGINT"
+AS_OF = {"as_of_join": INPUTS, "on": [BY_CUSTOMER]}
+
+
+def delta(*conditions: str) -> dict[str, Any]:
+    return {"delta_join": INPUTS, "where": [BY_CUSTOMER, *conditions]}
+
+
+def test_an_output_follows_a_join_that_changes_and_goes(written_over: WrittenOver) -> None:
     """A condition, a filter behind, no join and so no exchange any more, one of which dies."""
-    servers, name = broker.bootstrap_servers, topic_name("shop")
-    for relation in ("orders", "customers"):
-        create(servers, f"{name}.{relation}", 2)
-    orders = {key: {"customer": key % 5, "amount": key} for key in range(30)}
-    send_orders(servers, name, orders)
-    customers = [(b"%d" % key, json.dumps({"level": 10 * key}).encode()) for key in range(4)]
-    produce(servers, f"{name}.customers", customers)
+    pipeline = written_over("orders", "customers")
+    name = pipeline.name
+    orders = orders_of(range(30))
+    pipeline.send_to("orders", messages(orders))
+    pipeline.send_to("customers", messages({key: {"level": 10 * key} for key in range(4)}))
 
     def joined(least: int, level: int) -> Collection:
-        found = [
+        return counted(
             (key, {"amount": row["amount"], "level": 10 * row["customer"]})
             for key, row in orders.items()
             if row["amount"] > least and level < 10 * row["customer"] < 40
-        ]
-        return counted(found)
+        )
 
-    pipeline = written(tmp_path, servers, name, {})
-    replace(pipeline, sections=rated(name, 10, None)).drained()
-    assert shown(servers, f"{name}.rated") == joined(10, -1)
+    pipeline.having(rated(name, delta("o.amount > 10"))).drained()
+    assert shown(pipeline, "rated") == joined(10, -1)
 
-    changed = replace(pipeline, sections=rated(name, 20, None))
-    with changed.start("--once", fault="after_commit*2:0:1:all") as run:
-        run.wait(120)
-    assert run.once.exists(), run.text
+    changed = pipeline.having(rated(name, delta("o.amount > 20")))
+    changed.dies("after_commit*2:0:1:all")
     changed.drained()
-    assert shown(servers, f"{name}.rated") == joined(20, -1)
+    assert shown(pipeline, "rated") == joined(20, -1)
 
-    replace(pipeline, sections=rated(name, 20, "level > 10")).drained()
-    assert shown(servers, f"{name}.rated") == joined(20, 10)
+    pipeline.having(rated(name, delta("o.amount > 20"), "level > 10")).drained()
+    assert shown(pipeline, "rated") == joined(20, 10)
 
-    alone = replace(pipeline, sections=rated(name, None, None))
+    alone = pipeline.having(rated(name, None))
     alone.drained()
     orders |= {40: {"customer": 1, "amount": 40}}
-    produce(servers, f"{name}.orders", [(b"40", json.dumps(orders[40]).encode())])
+    pipeline.send_to("orders", messages({40: orders[40]}))
     alone.drained()
-    assert shown(servers, f"{name}.rated") == counted(list(orders.items()))
-    records = progress_of(servers, f"{name}.rated")
-    assert [each.lower for each in records[1:]] == [each.upper for each in records[:-1]]
+    assert shown(pipeline, "rated") == counted(orders.items())
+    assert_without_gaps(pipeline, "rated")
 
 
-def enriched(name: str, kind: str, condition: str) -> str:
-    """A file whose output shows orders with the levels of their customers."""
-    joined = {
-        kind: {"o": "order", "c": "customer"},
-        condition: ["o.customer = c.key::BIGINT"],
-        "select": {"amount": "o.amount", "level": "c.level"},
-    }
-    topics = {"orders": ORDERS, "customers": {"level": "BIGINT"}}
-    return json.dumps(
-        {
-            "inputs": {
-                each: {"topic": f"{name}.{each}", "columns": columns}
-                for each, columns in topics.items()
-            },
-            "operators": {
-                "order": {"upsert": "orders"},
-                "customer": {"upsert": "customers"},
-                "rated": joined,
-            },
-            "outputs": {
-                "all": {"from": "order", "topic": f"{name}.all"},
-                "rated": {"from": "rated", "topic": f"{name}.rated"},
-            },
-        }
-    )
-
-
-def test_what_nothing_keeps_is_taken_back_out_of_the_topic(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_what_nothing_keeps_is_taken_back_out_of_the_topic(written_over: WrittenOver) -> None:
     """Results of an as-of join, in portions, with a death; then such a join begins anew."""
-    servers, name = broker.bootstrap_servers, topic_name("shop")
-    for relation in ("orders", "customers"):
-        create(servers, f"{name}.{relation}", 2)
+    pipeline = written_over("orders", "customers", limit=500)
+    name = pipeline.name
 
-    def rate(levels: dict[int, int]) -> None:
-        rows = [
-            (b"%d" % key, json.dumps({"level": each}).encode()) for key, each in levels.items()
-        ]
-        produce(servers, f"{name}.customers", rows)
+    def rate(by: int) -> Collection:
+        """Give each customer another level; what each order has by these levels."""
+        pipeline.send_to("customers", messages({key: {"level": by * key} for key in range(5)}))
+        return counted((k, {"amount": k, "level": by * (k % 5)}) for k in range(120))
 
-    def expected(levels: dict[int, int]) -> Collection:
-        return counted([(k, {"amount": k, "level": levels[k % 5]}) for k in range(120)])
-
-    first, second = {key: 10 * key for key in range(5)}, {key: 11 * key for key in range(5)}
-    rate(first)
-    rows = [
-        (b"%d" % key, json.dumps({"customer": key % 5, "amount": key}).encode())
-        for key in range(120)
-    ]
-    produce(servers, f"{name}.orders", rows)
-    pipeline = written(tmp_path, servers, name, {}, limit=500)
-    as_of = replace(pipeline, sections=enriched(name, "as_of_join", "on"))
+    first = rate(10)
+    pipeline.send_to("orders", messages(orders_of(range(120))))
+    as_of = pipeline.having(rated(name, AS_OF))
     as_of.drained()
-    assert shown(servers, f"{name}.rated") == expected(first)
+    assert shown(pipeline, "rated") == first
 
     # Of the customers of now there is another level, which the orders of before do not get.
-    rate(second)
-    delta = replace(pipeline, sections=enriched(name, "delta_join", "where"), limit=60)
-    batch = max(as_of.log("offsets")) + 2
-    with delta.start("--once", fault=f"after_commit:{batch}:1:all") as run:
-        run.wait(120)
-    assert run.once.exists(), run.text
+    second = rate(11)
+    later = pipeline.having(rated(name, delta()), limit=60)
+    run = later.dies(f"after_commit:{max(as_of.log('offsets')) + 2}:1:all")
     assert 'what output "rated" has had is read from its own topic' in run.text
-    assert shown(servers, f"{name}.rated") == expected(first)
-    delta.drained()
-    assert shown(servers, f"{name}.rated") == expected(second)
+    assert shown(pipeline, "rated") == first
+    later.drained()
+    assert shown(pipeline, "rated") == second
 
     as_of.drained()
-    assert shown(servers, f"{name}.rated") == expected(second)
-    records = progress_of(servers, f"{name}.rated")
-    assert [each.lower for each in records[1:]] == [each.upper for each in records[:-1]]
+    assert shown(pipeline, "rated") == second
+    assert_without_gaps(pipeline, "rated")

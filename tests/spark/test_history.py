@@ -1,25 +1,22 @@
 """A history of files before a topic, through Kafka and Spark, over deaths and restarts."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from ikebana.processor.kafka.broker import Broker
 from support.output_judge import committed
-from support.pipeline_processes import create, produce, written
+from support.pipeline_processes import WrittenOver
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
 
-def test_files_are_read_once_before_the_topic(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_files_are_read_once_before_the_topic(written_over: WrittenOver, tmp_path: Path) -> None:
     """In portions, of which one dies after its commit in one shard; the files may go then."""
-    servers, source = broker.bootstrap_servers, topic_name("changes")
+    pipeline = written_over("changes", limit=60)
+    source = f"{pipeline.name}.changes"
     folder = tmp_path / "history"
     folder.mkdir()
     expected: dict[int, int] = {}
@@ -29,7 +26,6 @@ def test_files_are_read_once_before_the_topic(
         parquet.write_table(
             pa.Table.from_pylist(rows), folder / f"{at}.parquet", row_group_size=30
         )
-    create(servers, source, 2)
     changes = []
     for key in range(0, 200, 7):
         after = None if key % 2 else {"id": key, "v": -key}
@@ -38,8 +34,7 @@ def test_files_are_read_once_before_the_topic(
         expected.pop(key)
         if after is not None:
             expected[key] = -key
-    produce(servers, source, changes)
-    name = topic_name("historied")
+    pipeline.send_to("changes", changes)
     sections = {
         "inputs": {
             "changes": {
@@ -51,24 +46,23 @@ def test_files_are_read_once_before_the_topic(
             }
         },
         "operators": {"current": {"upsert": "changes"}},
-        "outputs": {"out": {"from": "current", "topic": f"{name}.out"}},
+        "outputs": {"out": {"from": "current", "topic": f"{pipeline.name}.out"}},
     }
-    pipeline = written(tmp_path, servers, name, sections, limit=60)
+    pipeline = pipeline.having(sections)
 
-    with pipeline.start("--once", fault="after_commit:1:1") as run:
-        run.wait_for_fault()
+    pipeline.dies("after_commit:1:1")
     logged = pipeline.logged_positions(-1)
     assert logged["history changes[0]"] < 100
     assert not any(end for place, end in logged.items() if place.startswith(source))
     pipeline.drained()
     for file in folder.iterdir():
         file.unlink()
-    produce(servers, source, [(b'{"id":1}', b'{"op":"d","before":{"id":1}}')])
+    pipeline.send_to("changes", [(b'{"id":1}', b'{"op":"d","before":{"id":1}}')])
     expected.pop(1)
     pipeline.drained()
 
     found: dict[tuple[int, int], int] = {}
-    for message in committed(servers, f"{name}.out"):
+    for message in committed(pipeline.servers, f"{pipeline.name}.out"):
         row = json.loads(message.value())
         diff = int(dict(message.headers())["diff"])
         place = row["id"], row["v"]

@@ -2,10 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -13,9 +12,8 @@ import duckdb
 import msgspec
 import pytest
 
-from ikebana.processor.kafka.broker import Broker
 from support.output_judge import committed, progress_of
-from support.pipeline_processes import create, produce, written
+from support.pipeline_processes import WrittenOver
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
@@ -94,11 +92,12 @@ def _message(table: str, key: Row, row: Row | None) -> Message:
     return encode(dict(zip(names, key, strict=False))), value
 
 
-def shop_sections(pipeline: str, topics: Mapping[str, str]) -> dict[str, Any]:
+def shop_sections(pipeline: str) -> dict[str, Any]:
     """The third query as a delta join, and its revenue by order as a reduction of that."""
     return {
         "inputs": {
-            name: {"topic": topic, "columns": TABLES[name]} for name, topic in topics.items()
+            name: {"topic": f"{pipeline}.{name}", "columns": columns}
+            for name, columns in TABLES.items()
         },
         "operators": {
             "c": {"upsert": "customer"},
@@ -135,25 +134,17 @@ def shop_sections(pipeline: str, topics: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def collection(servers: str, topic: str) -> Counter[tuple[bytes, bytes]]:
-    """What a diff topic comes to; all of it is covered by its progress."""
-    counts: Counter[tuple[bytes, bytes]] = Counter()
+def rows_of(servers: str, topic: str, columns: Sequence[str]) -> Counter[Row]:
+    """The rows of a diff topic, which its progress covers: columns of its values or its keys."""
+    decode = msgspec.json.Decoder(float_hook=Decimal).decode
+    rows: Counter[Row] = Counter()
     upper = progress_of(servers, topic)[-1].upper
     for message in committed(servers, topic):
         headers = dict(message.headers())
         assert int(headers["time"]) < upper
-        counts[message.key(), message.value()] += int(headers["diff"])
-    return Counter({data: count for data, count in counts.items() if count})
-
-
-def rows_of(servers: str, topic: str, columns: Sequence[str]) -> Counter[Row]:
-    """The rows of a diff topic: columns of its values, or else of its keys."""
-    decode = msgspec.json.Decoder(float_hook=Decimal).decode
-    rows: Counter[Row] = Counter()
-    for (key, value), count in collection(servers, topic).items():
-        row = {**decode(key), **decode(value)}
-        rows[tuple(row[column] for column in columns)] += count
-    return rows
+        row = {**decode(message.key()), **decode(message.value())}
+        rows[tuple(row[column] for column in columns)] += int(headers["diff"])
+    return Counter({row: count for row, count in rows.items() if count})
 
 
 def answer(database: duckdb.DuckDBPyConnection, query: str) -> Counter[Row]:
@@ -175,27 +166,22 @@ def filled(tables: Mapping[str, tuple[Mapping[str, str], list[Row]]]) -> duckdb.
     return database
 
 
-def test_the_third_query_of_tpch_follows_all_of_its_tables(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_the_third_query_of_tpch_follows_all_of_its_tables(written_over: WrittenOver) -> None:
     """After updates and deletes in all, and a death between, it is DuckDB's on the tables."""
-    servers, name = broker.bootstrap_servers, topic_name("q3")
-    topics = {table: f"{name}.{table}" for table in TABLES}
-    for topic in topics.values():
-        create(servers, topic, 2)
-    pipeline = written(tmp_path, servers, name, shop_sections(name, topics), limit=150)
+    pipeline = written_over(*TABLES, limit=150)
+    servers, name = pipeline.servers, pipeline.name
+    pipeline = pipeline.having(shop_sections(name))
     shop = Shop(Random(8))
 
     def send(count: int) -> None:
-        by_topic: dict[str, list[Message]] = {topic: [] for topic in topics.values()}
+        by_table: dict[str, list[Message]] = {table: [] for table in TABLES}
         for table, message in shop.changes(count):
-            by_topic[topics[table]].append(message)
-        for topic, messages in by_topic.items():
-            produce(servers, topic, messages)
+            by_table[table].append(message)
+        for table, messages in by_table.items():
+            pipeline.send_to(table, messages)
 
     send(600)
-    with pipeline.start("--once", fault="after_commit:3:1") as run:
-        run.wait_for_fault()
+    pipeline.dies("after_commit:3:1")
     send(600)
     pipeline.drained()
 
@@ -218,12 +204,12 @@ PRICED = """
 """
 
 
-def market_sections(orders: str, prices: str, target: str) -> dict[str, Any]:
+def market_sections(name: str) -> dict[str, Any]:
     """Orders, which stay as they are, with the prices of their times."""
     return {
         "inputs": {
             "orders": {
-                "topic": orders,
+                "topic": f"{name}.orders",
                 "format": "debezium-json",
                 "mode": "diffs",
                 "key": "id",
@@ -231,7 +217,7 @@ def market_sections(orders: str, prices: str, target: str) -> dict[str, Any]:
                 "event_time": {"of": "placed", "lateness": "20ms", "idle": "never"},
             },
             "prices": {
-                "topic": prices,
+                "topic": f"{name}.prices",
                 "columns": PRICES,
                 "event_time": {"of": "since", "lateness": "20ms", "idle": "never"},
             },
@@ -245,7 +231,7 @@ def market_sections(orders: str, prices: str, target: str) -> dict[str, Any]:
                 "outer": True,
             },
         },
-        "outputs": {"priced": {"from": "priced", "topic": target}},
+        "outputs": {"priced": {"from": "priced", "topic": f"{name}.priced"}},
     }
 
 
@@ -259,16 +245,11 @@ def ties(database: duckdb.DuckDBPyConnection) -> int:
     return int(found[0])
 
 
-def test_orders_have_the_prices_of_their_times(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_orders_have_the_prices_of_their_times(written_over: WrittenOver) -> None:
     """Shuffled within the lateness and over a restart, they are those of DuckDB's ASOF JOIN."""
-    servers, name, choice = broker.bootstrap_servers, topic_name("asof"), Random(12)
-    topics = {"orders": f"{name}.orders", "prices": f"{name}.prices"}
-    for topic in topics.values():
-        create(servers, topic, 2)
-    sections = market_sections(topics["orders"], topics["prices"], f"{name}.priced")
-    pipeline = written(tmp_path, servers, name, sections, limit=120)
+    choice = Random(12)
+    pipeline = written_over("orders", "prices", limit=120)
+    pipeline = pipeline.having(market_sections(pipeline.name))
     # Many an order is of the very millisecond of a price change of its product.
     prices = sorted({(f"p{choice.randrange(6)}", choice.randrange(1, 450)) for _ in range(250)})
     rows: dict[str, list[Row]] = {
@@ -291,7 +272,7 @@ def test_orders_have_the_prices_of_their_times(
             else:
                 value = dict(zip(PRICES, row, strict=True))
                 messages.append((json.dumps(row[0]).encode(), json.dumps(value).encode()))
-        produce(servers, topics[table], messages, partition)
+        pipeline.send_to(table, messages, partition)
 
     for half in (0, 1):
         for table, given in shuffled.items():
@@ -304,7 +285,7 @@ def test_orders_have_the_prices_of_their_times(
                 send("prices", [(f"end{partition}", 0, end)], partition)
         pipeline.drained()
 
-    target = f"{name}.priced"
+    servers, target = pipeline.servers, f"{pipeline.name}.priced"
     frontier = progress_of(servers, target)[-1].upper
     assert frontier == end - 20
     database = filled({"orders": (ORDERS, rows["orders"]), "prices": (PRICES, rows["prices"])})

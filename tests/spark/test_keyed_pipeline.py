@@ -2,44 +2,34 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from ikebana.codecs import canonical
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.engine.evaluate import Evaluation
-from ikebana.processor.kafka.broker import Broker
 from support.output_judge import committed
-from support.pipeline_processes import Pipeline, create, produce
+from support.pipeline_processes import WrittenOver
+from support.shops import shown
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
 Message = tuple[bytes, bytes | None]
+UPDATES = ("status", "good", "statuses", "all", "medians")
 
 
-class KeyedPipeline(Pipeline):
-    """A pipeline file of its own instead of the one that fault tests use."""
-
-    def document(self) -> dict[str, Any]:
-        return document(self)
-
-
-def document(pipeline: Pipeline) -> dict[str, Any]:
+def sections(name: str) -> dict[str, Any]:
     """The status of orders by their events, and what customers' orders come to, two ways.
 
     How many orders have each status hops once, how many statuses have how many twice.
     """
-    name = pipeline.name
+    by_status = {"by": "value", "aggregates": {"orders": "count(*)"}}
     return {
-        "pipeline": name,
         "inputs": {
-            "events": {"topic": pipeline.source},
+            "events": {"topic": f"{name}.events"},
             "orders": {
-                "topic": pipeline.source + ".orders",
+                "topic": f"{name}.orders",
                 "format": "debezium-json",
                 "mode": "diffs",
                 "columns": {"customer": "VARCHAR", "amount": "DECIMAL(12,2)"},
@@ -57,11 +47,7 @@ def document(pipeline: Pipeline) -> dict[str, Any]:
                 },
             },
             "good": {"linear": "totals", "where": "orders > 3"},
-            "statuses": {
-                "reduce": "status",
-                "by": "value",
-                "aggregates": {"orders": "count(*)"},
-            },
+            "statuses": {"reduce": "status", **by_status},
             "sizes": {
                 "reduce": "statuses",
                 "by": "orders",
@@ -71,21 +57,8 @@ def document(pipeline: Pipeline) -> dict[str, Any]:
             "medians": {"reduce": "orders", "by": "customer", "function": "reductions:middle"},
         },
         "outputs": {
-            "status": {"from": "status", "topic": f"{name}.status"},
             "totals": {"from": "totals", "topic": f"{name}.totals", "format": "upsert"},
-            "good": {"from": "good", "topic": f"{name}.good"},
-            "statuses": {"from": "statuses", "topic": f"{name}.statuses"},
-            "all": {"from": "all", "topic": f"{name}.all"},
-            "medians": {"from": "medians", "topic": f"{name}.medians"},
-        },
-        "kafka": {"bootstrap.servers": pipeline.servers},
-        "source": {"max_records_per_batch": 150},
-        "run": {
-            "checkpoint": str(pipeline.place),
-            "local_directory": str(pipeline.folder / "local"),
-            "shards": 2,
-            "master": "local[2]",
-            "driver_memory": "512m",
+            **{each: {"from": each, "topic": f"{name}.{each}"} for each in UPDATES},
         },
     }
 
@@ -122,39 +95,26 @@ def changes(choice: Random, count: int, rows: dict[int, dict[str, Any]]) -> list
     return found
 
 
-def collection(servers: str, topic: str) -> Counter[tuple[Any, Any]]:
-    """What a diff topic comes to."""
-    counts: Counter[tuple[Any, Any]] = Counter()
-    for message in committed(servers, topic):
-        diff = int(dict(message.headers())["diff"])
-        counts[canonical.decode(message.key()), canonical.decode(message.value())] += diff
-    return Counter({data: count for data, count in counts.items() if count})
-
-
 def test_keyed_operators_keep_their_state_over_restarts_and_deaths(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+    written_over: WrittenOver,
 ) -> None:
     """What comes out of three runs, two of which died, is what `evaluate` says of all messages."""
-    servers, choice = broker.bootstrap_servers, Random(3)
-    pipeline = KeyedPipeline(tmp_path, servers, topic_name("keyed"), topic_name("events"))
+    choice = Random(3)
+    pipeline = written_over("events", "orders", partitions=1, limit=150)
+    pipeline = pipeline.having(sections(pipeline.name))
     rows: dict[int, dict[str, Any]] = {}
     given: dict[str, list[Message]] = {"events": [], "orders": []}
-    for topic in (pipeline.source, pipeline.source + ".orders"):
-        create(servers, topic, 1)
 
     for point in (None, "after_commit", "emit"):
         more = {"events": events(choice, 300), "orders": changes(choice, 200, rows)}
-        produce(servers, pipeline.source, more["events"])
-        produce(servers, pipeline.source + ".orders", more["orders"])
         for name, messages in more.items():
+            pipeline.send_to(name, messages)
             given[name] += messages
         if point is not None:
-            batch = max(pipeline.log("commits")) + 2
-            with pipeline.start("--once", fault=f"{point}:{batch}:1") as run:
-                run.wait_for_fault()
+            pipeline.dies(f"{point}:{max(pipeline.log('commits')) + 2}:1")
         pipeline.drained()
 
-    plan = parse(json.dumps(document(pipeline)), "file", environ={}).plan
+    plan = parse(json.dumps(pipeline.document()), "file", environ={}).plan
     found = Evaluation(plan).advance(
         {name: [(key, value, 1) for key, value in all_] for name, all_ in given.items()}, 2
     )
@@ -163,12 +123,13 @@ def test_keyed_operators_keep_their_state_over_restarts_and_deaths(
     }
     customers = Counter(row["customer"] for row in rows.values())
     last = {
-        message.key(): message.value() for message in committed(servers, f"{pipeline.name}.totals")
+        message.key(): message.value()
+        for message in committed(pipeline.servers, f"{pipeline.name}.totals")
     }
     totals = {json.loads(key): json.loads(value) for key, value in last.items() if value}
 
-    for name in ("status", "good", "medians", "statuses", "all"):
-        assert collection(servers, f"{pipeline.name}.{name}") == expected[name], name
+    for name in UPDATES:
+        assert shown(pipeline, name) == expected[name], name
     assert {name for name, _ in expected["medians"]} == set(customers)
     assert {name: row["orders"] for name, row in totals.items()} == customers
     assert {name: row["total"] for name, row in totals.items()} == {

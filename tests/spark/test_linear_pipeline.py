@@ -4,7 +4,6 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,41 +14,27 @@ from ikebana.codecs.debezium import Debezium
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.base.diff_reader import Cdcv2Reader
 from ikebana.processor.engine.evaluate import Evaluation
-from ikebana.processor.kafka.broker import Broker
 from support.output_judge import committed
-from support.pipeline_processes import Pipeline, Run, create, produce
+from support.pipeline_processes import Run, Written, WrittenOver
+from support.shops import Collection, shown
 from support.waiting import patient, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
-Collection = Counter[tuple[Any, Any]]
+FORMATS = ("diff", "upsert", "debezium-json", "cdcv2-json", "cdcv2-avro")
 
 
-class LinearPipeline(Pipeline):
-    """A pipeline file of its own instead of the one that fault tests use."""
-
-    def document(self) -> dict[str, Any]:
-        return document(self)
-
-
-def document(pipeline: Pipeline) -> dict[str, Any]:
+def sections(name: str) -> dict[str, Any]:
     """Orders of a shop: large ones in every format, their lines, those that are still valid."""
-    name = pipeline.name
-    formats = ("diff", "upsert", "debezium-json", "cdcv2-json", "cdcv2-avro")
+    columns = {"id": "BIGINT", "amount": "DECIMAL(12,2)", "lines": "JSON", "expires": "BIGINT"}
     return {
-        "pipeline": name,
         "inputs": {
             "orders": {
-                "topic": pipeline.source,
+                "topic": f"{name}.orders",
                 "format": "debezium-json",
                 "key": "id",
                 "tables": r"shop\.orders",
-                "columns": {
-                    "id": "BIGINT",
-                    "amount": "DECIMAL(12,2)",
-                    "lines": "JSON",
-                    "expires": "BIGINT",
-                },
+                "columns": columns,
             }
         },
         "operators": {
@@ -69,23 +54,20 @@ def document(pipeline: Pipeline) -> dict[str, Any]:
         "outputs": {
             **{
                 form: {"from": "large", "topic": f"{name}.{form}", "format": form}
-                for form in formats
+                for form in FORMATS
             },
-            "lines": {"from": "lines", "topic": f"{name}.lines"},
-            "valid": {"from": "valid", "topic": f"{name}.valid"},
-            "both": {"from": "both", "topic": f"{name}.both"},
-        },
-        "kafka": {"bootstrap.servers": pipeline.servers},
-        "source": {"max_records_per_batch": 40},
-        "run": {
-            "checkpoint": str(pipeline.place),
-            "local_directory": str(pipeline.folder / "local"),
-            "shards": 2,
-            "master": "local[2]",
-            "driver_memory": "512m",
-            "heartbeat": "200ms",
+            **{
+                each: {"from": each, "topic": f"{name}.{each}"}
+                for each in ("lines", "valid", "both")
+            },
         },
     }
+
+
+@pytest.fixture
+def pipeline(written_over: WrittenOver) -> Written:
+    found = written_over("orders", partitions=1, limit=40)
+    return found.having(sections(found.name))
 
 
 def messages(expires: int) -> list[tuple[bytes, bytes | None]]:
@@ -123,18 +105,9 @@ def messages(expires: int) -> list[tuple[bytes, bytes | None]]:
     return found
 
 
-def collection(servers: str, topic: str) -> Collection:
-    """What a diff topic comes to."""
-    counts: Collection = Counter()
-    for message in committed(servers, topic):
-        diff = int(dict(message.headers())["diff"])
-        counts[canonical.decode(message.key()), canonical.decode(message.value())] += diff
-    return Counter({data: count for data, count in counts.items() if count})
-
-
-def expected(pipeline: Pipeline, given: list[tuple[bytes, bytes | None]]) -> dict[str, Any]:
+def expected(pipeline: Written, given: list[tuple[bytes, bytes | None]]) -> dict[str, Any]:
     """What `evaluate` says of the same file and messages, without Kafka and Spark."""
-    plan = parse(json.dumps(document(pipeline)), "file", environ={}).plan
+    plan = parse(json.dumps(pipeline.document()), "file", environ={}).plan
     evaluation = Evaluation(plan)
     found = evaluation.advance({"orders": [(key, value, 1) for key, value in given]}, 2)
     # By then everything that expires has.
@@ -148,18 +121,13 @@ def expected(pipeline: Pipeline, given: list[tuple[bytes, bytes | None]]) -> dic
 
 
 @pytest.mark.full
-def test_a_file_means_the_same_as_in_process(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_a_file_means_the_same_as_in_process(pipeline: Written) -> None:
     """Every output of every format comes to what `evaluate` says of the same messages."""
-    servers = broker.bootstrap_servers
-    pipeline = LinearPipeline(tmp_path, servers, topic_name("shop"), topic_name("orders"))
-    create(servers, pipeline.source, 1)
     # Nothing leaves before the run ends, however long that takes.
     expires = time.time_ns() // 1_000_000 + 3_600_000
     given = messages(expires)
-    produce(servers, pipeline.source, given)
-    name = pipeline.name
+    pipeline.send_to("orders", given)
+    servers, name = pipeline.servers, pipeline.name
 
     with pipeline.start("--once") as run:
         assert run.wait(120) == 0, run.text
@@ -168,52 +136,45 @@ def test_a_file_means_the_same_as_in_process(
     truth = wanted["diff"]
 
     assert truth
-    assert collection(servers, f"{name}.diff") == truth
-    assert collection(servers, f"{name}.lines") == wanted["lines"]
-    assert collection(servers, f"{name}.both") == truth + wanted["lines"]
-    assert collection(servers, f"{name}.valid") == wanted["valid"]
+    assert shown(pipeline, "diff") == truth
+    assert shown(pipeline, "lines") == wanted["lines"]
+    assert shown(pipeline, "both") == truth + wanted["lines"]
+    assert shown(pipeline, "valid") == wanted["valid"]
     assert upserts_of(servers, f"{name}.upsert") == truth
     assert debezium_of(servers, f"{name}.debezium-json") == truth
     assert facts_of(servers, f"{name}.cdcv2-json", cdcv2.decode) == truth
     assert facts_of(servers, f"{name}.cdcv2-avro", cdcv2_avro.decode) == truth
-    assert reasons(servers, f"{name}.errors") == wanted["errors"]
+    assert reasons(pipeline) == wanted["errors"]
     assert "table messages ignored" in run.text
     assert "1 old images unlike the state" in run.text
 
 
 @pytest.mark.full
-def test_rows_leave_on_time(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_rows_leave_on_time(pipeline: Written) -> None:
     """What is valid until a time is gone after it, though nothing comes in any more."""
-    servers = broker.bootstrap_servers
-    pipeline = LinearPipeline(tmp_path, servers, topic_name("shop"), topic_name("orders"))
-    create(servers, pipeline.source, 1)
-
     with pipeline.start() as run:
         run.wait_for("waiting for records")
         expires = time.time_ns() // 1_000_000 + int(patient(4) * 1000)
         given = messages(expires)
-        produce(servers, pipeline.source, given)
-        target = f"{pipeline.name}.valid"
-        odd = {key["id"] % 2 for key, _ in _eventually(servers, target, run, 2)}
-        left = _eventually(servers, target, run, 1)
+        pipeline.send_to("orders", given)
+        odd = {key["id"] % 2 for key, _ in _eventually(pipeline, run, 2)}
+        left = _eventually(pipeline, run, 1)
         assert run.stop() == 0
 
     assert odd == {0, 1}
     assert {key["id"] % 2 for key, _ in left} == {0}
 
 
-def _eventually(servers: str, topic: str, run: Run, kinds: int) -> Collection:
-    """The collection as soon as it has rows of so many kinds of ids, even and odd."""
+def _eventually(pipeline: Written, run: Run, kinds: int) -> Collection:
+    """What is valid as soon as it has rows of so many kinds of ids, even and odd."""
     found: list[Collection] = []
 
     def there() -> bool:
         assert run.poll() is None, run.text
-        found[:] = [collection(servers, topic)]
+        found[:] = [shown(pipeline, "valid")]
         return len({key["id"] % 2 for key, _ in found[0]}) == kinds
 
-    wait_until(there, 60, f"{kinds} kinds of rows in {topic}")
+    wait_until(there, 60, f"{kinds} kinds of valid rows")
     return found[0]
 
 
@@ -254,10 +215,7 @@ def facts_of(
     return Counter({data: count for data, count in counts.items() if count})
 
 
-def reasons(servers: str, topic: str) -> Collection:
+def reasons(pipeline: Written) -> Collection:
     """How many errors there are in the end, by reason."""
-    counts: Collection = Counter()
-    for message in committed(servers, topic):
-        diff = int(dict(message.headers())["diff"])
-        counts["error", json.loads(message.value())["reason"]] += diff
-    return Counter({data: count for data, count in counts.items() if count})
+    records = shown(pipeline, "errors").elements()
+    return Counter(("error", record["reason"]) for _, record in records)

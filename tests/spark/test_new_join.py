@@ -1,20 +1,15 @@
 """A join added to a running pipeline's file, and one removed, through Kafka and Spark."""
 
 import json
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from ikebana.codecs import canonical
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
-from ikebana.processor.kafka.broker import Broker
-from support.output_judge import committed, progress_of
-from support.pipeline_processes import create, produce, written
+from support.output_judge import progress_of
+from support.pipeline_processes import WrittenOver
+from support.shops import counted, shown
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
@@ -29,32 +24,29 @@ SECOND = {**FIRST, "where": [*FIRST["where"], "c.level < o.amount"], "select": {
 
 
 def test_a_new_join_begins_from_what_is_there_while_the_old_one_goes_on(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+    written_over: WrittenOver,
 ) -> None:
     """It has the state of its inputs from the arrangements, and then all changes."""
-    servers, choice = broker.bootstrap_servers, Random(7)
-    name = topic_name("shop")
+    choice = Random(7)
     columns = {"orders": ("id", "customer", "amount"), "customers": ("id", "level")}
-    for relation in columns:
-        create(servers, f"{name}.{relation}", 2)
+    pipeline = written_over(*columns)
+    servers, name = pipeline.servers, pipeline.name
 
-    def sections(**joins: dict[str, Any]) -> str:
-        return json.dumps(
-            {
-                "inputs": {
-                    f"{relation}_in": {
-                        "topic": f"{name}.{relation}",
-                        "columns": dict.fromkeys(own, "BIGINT"),
-                    }
-                    for relation, own in columns.items()
-                },
-                "operators": {
-                    **{relation: {"upsert": f"{relation}_in"} for relation in columns},
-                    **joins,
-                },
-                "outputs": {of: {"from": of, "topic": f"{name}.{of}"} for of in joins},
-            }
-        )
+    def sections(**joins: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "inputs": {
+                f"{relation}_in": {
+                    "topic": f"{name}.{relation}",
+                    "columns": dict.fromkeys(own, "BIGINT"),
+                }
+                for relation, own in columns.items()
+            },
+            "operators": {
+                **{relation: {"upsert": f"{relation}_in"} for relation in columns},
+                **joins,
+            },
+            "outputs": {of: {"from": of, "topic": f"{name}.{of}"} for of in joins},
+        }
 
     state: dict[str, Rows] = {relation: {} for relation in columns}
 
@@ -73,7 +65,7 @@ def test_a_new_join_begins_from_what_is_there_while_the_old_one_goes_on(
                 state[relation][key] = kept
             sent[relation].append((b"%d" % key, value))
         for relation, messages in sent.items():
-            produce(servers, f"{name}.{relation}", messages)
+            pipeline.send_to(relation, messages)
 
     def joined() -> list[tuple[dict[str, int], dict[str, int]]]:
         orders, customers = state["orders"], state["customers"]
@@ -83,50 +75,35 @@ def test_a_new_join_begins_from_what_is_there_while_the_old_one_goes_on(
             if order["customer"] in customers and order["amount"] > 10
         ]
 
-    pipeline = written(tmp_path, servers, name, {})
-    one = replace(pipeline, sections=sections(first=FIRST))
+    one = pipeline.having(sections(first=FIRST))
     change(150)
     one.drained()
-    both = replace(pipeline, sections=sections(first=FIRST, second=SECOND))
+    both = pipeline.having(sections(first=FIRST, second=SECOND))
     change(40)
     both.drained()
 
     firsts = [(o["id"], {"amount": o["amount"], "level": c["level"]}) for o, c in joined()]
     seconds = [(o["id"], {"id": o["id"]}) for o, c in joined() if c["level"] < o["amount"]]
-    assert shown(servers, f"{name}.first") == counted(firsts)
-    assert shown(servers, f"{name}.second") == counted(seconds)
+    assert shown(pipeline, "first") == counted(firsts)
+    assert shown(pipeline, "second") == counted(seconds)
     begun = progress_of(servers, f"{name}.second")
     assert begun[0].lower == 0
     assert {message.upper for message in begun} != {0}
 
     # The output under another name writes the same topic, and has nothing to add to it.
-    again = json.loads(sections(first=FIRST, second=SECOND, third=SECOND))
+    again = sections(first=FIRST, second=SECOND, third=SECOND)
     again["outputs"]["third"]["topic"] = f"{name}.second"
     del again["outputs"]["second"]
-    replace(pipeline, sections=json.dumps(again)).drained()
-    assert shown(servers, f"{name}.second") == counted(seconds)
+    pipeline.having(again).drained()
+    assert shown(pipeline, "second") == counted(seconds)
 
     # The first is gone, and the second goes on with what both had.
-    alone = replace(pipeline, sections=sections(second=SECOND))
+    alone = pipeline.having(sections(second=SECOND))
     change(40)
     alone.drained()
 
     seconds = [(o["id"], {"id": o["id"]}) for o, c in joined() if c["level"] < o["amount"]]
-    assert shown(servers, f"{name}.second") == counted(seconds)
+    assert shown(pipeline, "second") == counted(seconds)
     birth = Checkpoint(str(pipeline.place)).birth()
     assert birth is not None
     assert "hold-in first" in birth.released
-
-
-def counted(rows: list[tuple[int, dict[str, int]]]) -> Counter[bytes]:
-    """Rows, each as often as it is there."""
-    return Counter(canonical.encode([key, row]) for key, row in rows)
-
-
-def shown(servers: str, topic: str) -> Counter[bytes]:
-    """What a diff topic accumulates to."""
-    found: Counter[bytes] = Counter()
-    for message in committed(servers, topic):
-        data = [canonical.decode(message.key()), canonical.decode(message.value())]
-        found[canonical.encode(data)] += int(dict(message.headers())["diff"])
-    return Counter({data: count for data, count in found.items() if count})

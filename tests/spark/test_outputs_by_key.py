@@ -1,16 +1,13 @@
 """Outputs of one row a key through Kafka and Spark: a LEFT JOIN as plain upserts."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from ikebana.processor.kafka.broker import Broker
 from support.output_judge import committed
-from support.pipeline_processes import create, produce, written
+from support.pipeline_processes import WrittenOver
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
 
@@ -104,22 +101,20 @@ def latest(servers: str, topic: str) -> dict[Any, Any]:
 
 
 def test_a_left_join_as_upserts_is_exact_under_updates_and_deletes(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+    written_over: WrittenOver,
 ) -> None:
     """By the key of its left and by another one, with a death between two batches."""
-    servers, name = broker.bootstrap_servers, topic_name("by-key")
-    pipeline = written(tmp_path, servers, name, sections(name), limit=60)
-    for table in ("orders", "prices"):
-        create(servers, f"{name}.{table}", 1)
+    pipeline = written_over("orders", "prices", partitions=1, limit=60)
+    servers, name = pipeline.servers, pipeline.name
+    pipeline = pipeline.having(sections(name))
     tables = Tables(Random(5))
 
     def send(count: int) -> None:
         for table, messages in tables.changes(count).items():
-            produce(servers, f"{name}.{table}", messages)
+            pipeline.send_to(table, messages)
 
     send(150)
-    with pipeline.start("--once", fault="after_commit:2:1") as run:
-        run.wait_for_fault()
+    pipeline.dies("after_commit:2:1")
     for _ in range(2):
         send(80)
         pipeline.drained()

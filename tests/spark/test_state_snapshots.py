@@ -1,15 +1,10 @@
 """Spark keeps snapshots of its state, so that it need not read a file of every batch there was."""
 
-import json
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import pytest
 
-from ikebana.processor.kafka.broker import Broker
-from support.pipeline_processes import create, produce, upserts, written
+from support.pipeline_processes import PipelineOver, upserts
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
@@ -22,21 +17,9 @@ OFTEN = {
 }
 
 
-def test_spark_writes_snapshots_of_its_state(
-    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_spark_writes_snapshots_of_its_state(pipeline_over: PipelineOver) -> None:
     """Where it could not, it ended the query after some 240 batches."""
-    servers, source = broker.bootstrap_servers, topic_name("state")
-    create(servers, source, 1)
-    produce(servers, source, upserts(2_000, 50, Random(1)))
-    name = topic_name("state")
-    sections = {
-        "inputs": {"changes": {"topic": source, "format": {"key": "bytes"}}},
-        "operators": {"current": {"upsert": "changes"}},
-        "outputs": {"out": {"from": "current", "topic": f"{name}.out"}},
-        "spark": OFTEN,
-    }
-    pipeline = replace(written(tmp_path, servers, name, {}), sections=json.dumps(sections))
+    pipeline = pipeline_over(1, upserts(2_000, 50, Random(1)), spark=OFTEN, limit=100)
     stores = pipeline.place / "state" / "0"
 
     with pipeline.start() as run:

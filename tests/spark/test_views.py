@@ -17,7 +17,7 @@ from confluent_kafka import Message
 from ikebana.processor.kafka.broker import Broker
 from support.files_in_sql import in_sql
 from support.output_judge import committed, progress_of
-from support.pipeline_processes import Written, create, produce
+from support.pipeline_processes import Written, create
 from support.sql_oracle import Change, Row, answer, plain, tables_at
 from support.tpch import QUERIES, TABLES, history
 
@@ -143,11 +143,10 @@ def test_views_in_a_file_of_sql_are_what_duckdb_answers(
     def send(first: int, last: int) -> None:
         for table, each in changes.items():
             own = [change(one) for one in each if first <= one[2] <= last]
-            produce(servers, f"{name}.{table}", own)
+            pipeline.send_to(table, own)
 
     send(0, 0)
-    with pipeline.start("--once", fault="after_commit:1:1") as run:
-        run.wait_for_fault()
+    pipeline.dies("after_commit:1:1")
     send(1, TIMES - 1)
     pipeline.drained(timeout_s=240)
 

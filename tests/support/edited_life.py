@@ -17,10 +17,10 @@ from typing import Any
 from ikebana.codecs import canonical
 from support.output_judge import committed, progress_of
 from support.pipeline_processes import Written, create, produce, written
+from support.shops import Collection, counted
 
 Row = dict[str, Any]
 Table = Mapping[int, Row]
-Collection = Counter[tuple[Any, str]]
 ORDERS = {"customer": "BIGINT", "amount": "BIGINT", "note": "VARCHAR"}
 PARTITIONS = 2
 
@@ -133,10 +133,6 @@ def brief_life(edits: int = 2) -> list[Definition]:
     return [first, *[second, third][-edits:]]
 
 
-def counted(rows: Any) -> Collection:
-    return Counter((key, json.dumps(row, sort_keys=True)) for key, row in rows)
-
-
 class Batch:
     """A batch as Spark's log has it."""
 
@@ -245,17 +241,15 @@ class Updates:
 
     def __init__(self, servers: str, name: str, output: str) -> None:
         self._topic, self._servers = f"{name}.{output}", servers
-        self._updates = sorted(
+        updates = [
             (
                 int(dict(message.headers())["time"]),
-                (
-                    canonical.decode(message.key()),
-                    json.dumps(json.loads(message.value()), sort_keys=True),
-                ),
+                (canonical.decode(message.key()), canonical.decode(message.value())),
                 int(dict(message.headers())["diff"]),
             )
             for message in committed(servers, self._topic)
-        )
+        ]
+        self._updates = sorted(updates, key=lambda update: update[0])
         self.frontier = progress_of(servers, self._topic)[-1].upper
         self._counts: Collection = Counter()
         self._at = 0

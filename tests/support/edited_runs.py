@@ -23,10 +23,10 @@ time: {time}
     return parse(whole, "shop.yaml", environ={}).plan
 
 
-def edited(run: Run, plan: Plan) -> Edit:
-    """Go on with another plan; what changes."""
+def edited(run: Run, plan: Plan | str) -> Edit:
+    """Go on with another plan, or that of a text; what changes."""
     before = run.plan
-    run.restart(plan)
+    run.restart(plan_of(plan) if isinstance(plan, str) else plan)
     return edit_of(before, run.plan)
 
 

@@ -39,8 +39,10 @@ from support.waiting import patient, wait_until
 
 START_S = 120.0
 Upserts = Iterable[tuple[bytes, bytes | None]]
-# Makes a pipeline whose input has so many partitions, and some records; the fixture of this name.
+# Fixtures: makes a pipeline whose input has so many partitions, and some records; or one whose
+# topics have these names behind its own, and that is to be given sections.
 PipelineOver = Callable[..., "Pipeline"]
+WrittenOver = Callable[..., "Written"]
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,14 @@ class Pipeline:
         """What is wrong with the output, by the input; see `judge`."""
         return judge(self.servers, self.target, self.truth())
 
+    def dies(self, fault: str) -> "Run":
+        """Run until it comes to this point, and kill what is left of it."""
+        with self.start("--once", fault=fault) as run:
+            run.wait_for_fault()
+            if fault.endswith(":all"):
+                run.wait(30)
+        return run
+
     def drained(self, *options: str, timeout_s: float = 120.0) -> "Run":
         """Run until everything is done; fail if that does not end well."""
         run = self.start("--once", *options)
@@ -225,6 +235,14 @@ class Written(Pipeline):
 
     sections: str = ""
     shards: int = 2
+
+    def having(self, sections: Mapping[str, Any], **of_pipeline: Any) -> "Written":
+        """The same pipeline with other sections."""
+        return replace(self, sections=json.dumps(sections), **of_pipeline)
+
+    def send_to(self, topic: str, records: Upserts, partition: int | None = None) -> None:
+        """Produce records into a topic of this pipeline, `<its name>.<topic>`."""
+        produce(self.servers, f"{self.name}.{topic}", records, partition)
 
     def document(self) -> dict[str, Any]:
         """The pipeline file."""

@@ -2,71 +2,66 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from ikebana.codecs import canonical
-from support.output_judge import committed
-from support.pipeline_processes import produce
+from support.output_judge import committed, progress_of
+from support.pipeline_processes import Upserts, Written
 
 Collection = Counter[tuple[Any, Any]]
+Sections = dict[str, Any]
 ORDERS = {"customer": "BIGINT", "amount": "BIGINT"}
 
 
-def sections(name: str, least: int, totals: dict[str, str], *, joined: bool) -> str:
-    """A file with a filter, a reduction and perhaps a second input that is joined."""
-    inputs = {"orders": {"topic": f"{name}.orders", "columns": ORDERS}}
-    operators: dict[str, Any] = {
-        "order": {"upsert": "orders"},
-        "large": {"linear": "order", "where": f"amount > {least}"},
-        "totals": {"reduce": "large", "by": "customer", "aggregates": totals},
+def sections(name: str, least: int, totals: dict[str, str] | None = None) -> Sections:
+    """A file with a filter and a reduction behind it, which counts unless it has `totals`."""
+    aggregates = totals or {"n": "count(*)"}
+    return {
+        "inputs": {"orders": {"topic": f"{name}.orders", "columns": ORDERS}},
+        "operators": {
+            "order": {"upsert": "orders"},
+            "large": {"linear": "order", "where": f"amount > {least}"},
+            "totals": {"reduce": "large", "by": "customer", "aggregates": aggregates},
+        },
+        "outputs": {e: {"from": e, "topic": f"{name}.{e}"} for e in ("large", "totals")},
     }
-    if joined:
-        inputs["customers"] = {"topic": f"{name}.customers", "columns": {"level": "BIGINT"}}
-        operators["customer"] = {"upsert": "customers"}
-        operators["rated"] = {
-            "delta_join": {"o": "large", "c": "customer"},
-            "where": ["o.customer = c.key::BIGINT"],
-            "select": {"amount": "o.amount", "level": "c.level"},
-        }
-    shown = [each for each in ("large", "totals", "rated") if each in operators]
-    outputs = {each: {"from": each, "topic": f"{name}.{each}"} for each in shown}
-    return json.dumps({"inputs": inputs, "operators": operators, "outputs": outputs})
 
 
-def narrow(name: str, select: dict[str, str], **times: Any) -> str:
+def narrow(name: str, select: dict[str, str], **times: Any) -> Sections:
     """A file whose state has only the columns of a select."""
-    return json.dumps(
-        {
-            "inputs": {"orders": {"topic": f"{name}.orders", "columns": ORDERS, **times}},
-            "operators": {
-                "order": {"upsert": "orders"},
-                "slim": {"linear": "order", "select": select},
-            },
-            "outputs": {"slim": {"from": "slim", "topic": f"{name}.slim"}},
-        }
-    )
+    return {
+        "inputs": {"orders": {"topic": f"{name}.orders", "columns": ORDERS, **times}},
+        "operators": {
+            "order": {"upsert": "orders"},
+            "slim": {"linear": "order", "select": select},
+        },
+        "outputs": {"slim": {"from": "slim", "topic": f"{name}.slim"}},
+    }
 
 
-def send_orders(servers: str, name: str, orders: Mapping[int, Mapping[str, int]]) -> None:
-    """Write rows to the topic of orders, in the order in which they are given."""
-    rows = [(b"%d" % key, json.dumps(row).encode()) for key, row in orders.items()]
-    produce(servers, f"{name}.orders", rows)
+def messages(rows: Mapping[int, Mapping[str, int]]) -> Upserts:
+    """Rows by their keys as messages, in the order in which they are given."""
+    return [(b"%d" % key, json.dumps(row).encode()) for key, row in rows.items()]
 
 
-def counted(rows: list[tuple[int, dict[str, int]]]) -> Collection:
-    return Counter((key, json.dumps(row, sort_keys=True)) for key, row in rows)
+def counted(rows: Iterable[tuple[Any, Any]]) -> Collection:
+    """Keys with their rows, each as often as it is there."""
+    return Counter((key, canonical.decode(canonical.encode(row))) for key, row in rows)
 
 
-def shown(servers: str, topic: str) -> Collection:
+def shown(pipeline: Written, topic: str) -> Collection:
+    """What the updates of a topic of a pipeline come to; see `collection`."""
+    return collection(pipeline.servers, f"{pipeline.name}.{topic}")
+
+
+def collection(servers: str, topic: str) -> Collection:
     """What the updates of a topic come to; nothing is ever there less than no times."""
     by_time: dict[int, list[tuple[tuple[Any, Any], int]]] = {}
     for message in committed(servers, topic):
         headers = dict(message.headers())
-        datum = (
-            canonical.decode(message.key()),
-            json.dumps(json.loads(message.value()), sort_keys=True),
-        )
+        datum = canonical.decode(message.key()), canonical.decode(message.value())
         by_time.setdefault(int(headers["time"]), []).append((datum, int(headers["diff"])))
     found: Collection = Counter()
     for time in sorted(by_time):
@@ -74,3 +69,10 @@ def shown(servers: str, topic: str) -> Collection:
             found[datum] += diff
         assert min(found.values(), default=0) >= 0, (time, found)
     return +found
+
+
+def assert_without_gaps(pipeline: Written, *topics: str) -> None:
+    """The progress of each topic goes on where it was."""
+    for topic in topics:
+        records = progress_of(pipeline.servers, f"{pipeline.name}.{topic}")
+        assert all(one.upper == other.lower for one, other in pairwise(records)), topic

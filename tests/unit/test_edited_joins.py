@@ -124,7 +124,7 @@ def test_an_output_of_a_join_gets_the_difference(
     """Whatever changes: the join, what it reads, or what is behind it."""
     monkeypatch.setattr(replaying, "PORTION", portion)
     run = started(before)
-    edited(run, plan_of(after))
+    edited(run, after)
     judge(run, after)
 
 
@@ -161,7 +161,7 @@ def test_what_an_output_by_key_got_by_an_edit_can_be_taken_back() -> None:
     """Later changes of a key come to its shard, which has to have shown what the key has."""
     after = FIRST + "  latest: {from: named, topic: latest, format: upsert}\n"
     run = started(FIRST, shards=3)
-    edited(run, plan_of(after))
+    edited(run, after)
     judge(run, after)
     for number in range(13):
         run.topics.send("orders", b"%d" % number, None, timestamp=20)
@@ -180,7 +180,7 @@ def test_a_death_anywhere_changes_nothing(moment: int, monkeypatch: pytest.Monke
     monkeypatch.setattr(replaying, "PORTION", 3)
     after = FIRST.replace("> 3", "> 6")
     run = started(CYCLE)
-    edited(run, plan_of(after))
+    edited(run, after)
     for _ in range(moment):
         run.batch()
     run.crash(committed=[moment % 2])
@@ -199,7 +199,7 @@ def test_a_join_that_has_begun_at_the_same_time_has_shown_nothing(shards: int) -
     second, third = DATED.replace("> 3", "> 6"), DATED.replace("> 3", "> 1")
     run = started(DATED)
     at = run.last.upper
-    edited(run, plan_of(second))
+    edited(run, second)
     run.read()
     assert run.last.upper == at
     assert (run.last.transition.began, run.last.transition.at) == (["named@2"], at)
@@ -217,9 +217,9 @@ def test_what_a_join_begins_with_goes_to_the_shards_of_its_keys() -> None:
     second = DATED.replace("> 3", "> 6")
     third = second + "  latest: {from: named, topic: latest, format: upsert}\n"
     run = started(DATED, shards=3)
-    edited(run, plan_of(second))
+    edited(run, second)
     run.read()
-    edited(run, plan_of(third))
+    edited(run, third)
     judge(run, third)
     latest = run.messages("latest")
     assert len({message.key for message in latest}) == len(collection(run, "latest"))
@@ -242,7 +242,7 @@ def test_a_new_stage_waits_while_what_it_begins_with_is_filled() -> None:
     after = before.replace("n: count(*)", "n: count(*), most: max(quantity)")
     run = started(before)
     assert collection(run, "named")
-    edited(run, plan_of(after))
+    edited(run, after)
     judge(run, after)
 
 
@@ -262,5 +262,5 @@ def test_results_of_an_as_of_join_are_not_computed_once_more(after: str) -> None
     """They depend on when the rows of its left came; the refusal says so, and what to do."""
     run = started(AS_OF)
     with pytest.raises(CheckpointError, match="an as-of join depend on when the rows") as refused:
-        edited(run, plan_of(after))
+        edited(run, after)
     assert "under another name" in (refused.value.hint or "")

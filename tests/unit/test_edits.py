@@ -57,7 +57,7 @@ def expected(run: Run, text: str, output: str) -> Collection:
 def test_an_added_output_gets_what_is_there() -> None:
     run = started()
     text = FIRST + "  again: {from: large, topic: again}\n"
-    edit = edited(run, plan_of(text))
+    edit = edited(run, text)
     assert edit.added == {"again"}
     assert not edit.replaced | edit.fresh
     run.read()
@@ -69,14 +69,14 @@ def test_a_concatenation_of_a_collection_with_itself_counts_twice() -> None:
     twice = FIRST.replace("outputs:", "  twice: {concat: [order, order]}\noutputs:")
     run = started(twice)
     added = twice + "  doubled: {from: twice, topic: doubled}\n"
-    edited(run, plan_of(added))
+    edited(run, added)
     order(run.topics, 3, "tea", None)
     run.read()
     assert collection(run, "doubled") == expected(run, added, "doubled")
     assert set(collection(run, "doubled").values()) == {2}
     # What goes again is taken back twice, too.
     replaced = added.replace("{from: twice, topic", "{from: order, topic")
-    edited(run, plan_of(replaced))
+    edited(run, replaced)
     run.read()
     assert collection(run, "doubled") == expected(run, replaced, "doubled")
 
@@ -85,7 +85,7 @@ def test_a_changed_filter_gives_the_difference_alone() -> None:
     run = started()
     before = len(run.written.updates["large"])
     text = FIRST.replace("quantity > 3", "quantity > 5")
-    edit = edited(run, plan_of(text))
+    edit = edited(run, text)
     assert edit.replaced == {"large"}
     at = run.last.upper
     run.read()
@@ -102,7 +102,7 @@ def test_a_changed_filter_gives_the_difference_alone() -> None:
 def test_a_changed_reduction_begins_with_what_its_source_has() -> None:
     run = started()
     text = FIRST.replace("n: count(*)", "n: count(*), most: max(quantity)")
-    edit = edited(run, plan_of(text))
+    edit = edited(run, text)
     assert edit.fresh == {"totals@2"}
     assert edit.gone == edit.replaced == {"totals"}
     run.read()
@@ -112,7 +112,7 @@ def test_a_changed_reduction_begins_with_what_its_source_has() -> None:
     run.read()
     assert collection(run, "totals") == expected(run, text, "totals")
     # And once more, back to what it was: a third generation.
-    assert edited(run, plan_of(FIRST)).fresh == {"totals@3"}
+    assert edited(run, FIRST).fresh == {"totals@3"}
     run.read()
     assert collection(run, "totals") == expected(run, FIRST, "totals")
     kept = {place.partition(b"\0")[0] for store in run.stores for place, _ in store.scan(b"")}
@@ -136,7 +136,7 @@ def test_a_new_input_is_read_from_its_beginning() -> None:
         )
         + "  named: {from: named, topic: named}\n"
     )
-    edited(run, plan_of(text))
+    edited(run, text)
     run.read()
     assert collection(run, "named") == expected(run, text, "named")
     assert sum(collection(run, "named").values()) == 12
@@ -151,7 +151,7 @@ def test_an_upsert_may_have_the_name_of_its_input() -> None:
         "from: order,", "from: orders,"
     )
     run = started(text)
-    edited(run, plan_of(text.replace("quantity > 3", "quantity > 5")))
+    edited(run, text.replace("quantity > 3", "quantity > 5"))
     run.read()
     assert len(collection(run, "large")) == 6
 
@@ -159,7 +159,7 @@ def test_an_upsert_may_have_the_name_of_its_input() -> None:
 def test_what_is_renamed_without_state_stays() -> None:
     run = started()
     text = FIRST.replace("large: {linear", "big: {linear").replace("from: large", "from: big")
-    edit = edited(run, plan_of(text))
+    edit = edited(run, text)
     before = {name: len(found) for name, found in run.written.updates.items()}
     run.read()
     assert edit.fresh == edit.gone == frozenset()
@@ -179,7 +179,7 @@ RENAMED = (
 
 def test_what_is_renamed_keeps_its_state_and_its_topic() -> None:
     run = started()
-    edit = edited(run, plan_of(RENAMED))
+    edit = edited(run, RENAMED)
     assert not edit.fresh | edit.gone | edit.added | edit.removed
     # An operator's name is in the error records of its steps alone.
     before = {name: len(found) for name, found in run.written.updates.items()}
@@ -192,7 +192,7 @@ def test_what_is_renamed_keeps_its_state_and_its_topic() -> None:
     edited(run, plan_of(RENAMED.replace("q: sum(quantity)", "q: max(quantity)")))
     run.read()
     # And back to the first names, with the first definition.
-    edited(run, plan_of(FIRST))
+    edited(run, FIRST)
     run.read()
     assert collection(run, "totals") == expected(run, FIRST, "totals")
 
@@ -238,7 +238,7 @@ def test_a_machine_of_a_greater_version_goes_on_with_its_states() -> None:
         run.topics.send("events", 1, "e")
     run.read()
     tens = "step: 'machines:ten_more', version: 2, migrate: 'machines:ten_times'"
-    edit = edited(run, plan_of(text.replace("step: 'machines:one_more'", tens)))
+    edit = edited(run, text.replace("step: 'machines:one_more'", tens))
     assert not edit.fresh | edit.gone | edit.affected
     assert run.collection("status") == [(1, 3)]
     run.topics.send("events", 1, "e")
@@ -256,7 +256,7 @@ def test_a_machine_of_a_greater_version_has_to_convert_its_states() -> None:
     run.read()
     tens = "step: 'machines:ten_more', version: 2"
     with pytest.raises(CheckpointError) as refused:
-        edited(run, plan_of(text.replace("step: 'machines:one_more'", tens)))
+        edited(run, text.replace("step: 'machines:one_more'", tens))
 
     assert "operators.status" in str(refused.value)
     assert "its states are of version 1 or before" in str(refused.value)
@@ -266,10 +266,10 @@ def test_errors_follow_the_plan() -> None:
     text = FIRST.replace("quantity > 3", "(10 / quantity)::BIGINT > 1 and note::BIGINT > 0")
     run = started(text)
     assert sum(collection(run, "errors").values()) > 0
-    edited(run, plan_of(FIRST))
+    edited(run, FIRST)
     run.read()
     assert not collection(run, "errors")
-    edited(run, plan_of(text))
+    edited(run, text)
     run.read()
     assert collection(run, "errors") == expected(run, text, "errors")
 
@@ -299,12 +299,12 @@ def test_a_refusal_has_the_name_that_the_file_has_now() -> None:
     run = started()
     text = FIRST.replace("large: {from: large, topic: large}", "big: {from: large, topic: large}")
     with pytest.raises(CheckpointError, match=r"outputs\.big ") as refused:
-        edited(run, plan_of(text.replace("topic: large}", "topic: large, format: upsert}")))
+        edited(run, text.replace("topic: large}", "topic: large, format: upsert}"))
     assert "outputs.large" not in str(refused.value)
     # What was renamed by an edit before has its name of then, too.
-    edited(run, plan_of(text))
+    edited(run, text)
     with pytest.raises(CheckpointError, match=r"outputs\.big "):
-        edited(run, plan_of(text.replace("topic: large}", "topic: large, format: upsert}")))
+        edited(run, text.replace("topic: large}", "topic: large, format: upsert}"))
 
 
 DATED = FIRST.replace(
@@ -329,11 +329,11 @@ def test_a_second_edit_at_the_same_time_adds_to_what_the_first_gave(then: str) -
     """Where times are those of records, none is closed while nothing comes."""
     run = dated(range(10), Run(plan_of(DATED), Topics(), shards=2))
     at = run.last.upper
-    edited(run, plan_of(LARGER))
+    edited(run, LARGER)
     run.read()
-    edited(run, plan_of(COUNTED))
+    edited(run, COUNTED)
     run.read()
-    edited(run, plan_of(then))
+    edited(run, then)
     run.read()
     assert run.last.upper == at
     dated(range(10, 12), run)
@@ -346,7 +346,7 @@ def test_functions_of_the_plan_of_before_may_go_when_all_portions_are_done() -> 
     """Also while the time of the edit is open, and its updates wait in the outputs."""
     by_function = DATED.replace("where: quantity > 3", "filter: 'machines:is_large'")
     run = dated(range(10), Run(plan_of(by_function), Topics(), shards=2))
-    edited(run, plan_of(LARGER))
+    edited(run, LARGER)
     run.read()
     assert run.last.transition.at
     birth = run._birth
@@ -363,13 +363,13 @@ def test_functions_of_the_plan_of_before_may_go_when_all_portions_are_done() -> 
 def test_functions_of_a_plan_that_no_batch_has_run_may_go() -> None:
     """The program is rolled back with the file, and has none of the functions of that plan."""
     run = started()
-    edited(run, plan_of(FIRST.replace("where: quantity > 3", "filter: 'machines:is_large'")))
+    edited(run, FIRST.replace("where: quantity > 3", "filter: 'machines:is_large'"))
     birth = run._birth
     assert birth is not None
     gone = json.loads(json.dumps(birth.plan).replace("machines:", "machines:no_"))
     run._birth = structs.replace(birth, plan=gone)
     order(run.topics, 12, "tea", 12)
-    edited(run, plan_of(FIRST))
+    edited(run, FIRST)
     run.read()
     assert (run.last.transition.number, run.released) == (0, ())
     assert collection(run, "large") == expected(run, FIRST, "large")
@@ -380,10 +380,10 @@ def test_a_plan_that_no_batch_has_run_leaves_nothing(then: str) -> None:
     """Neither its names nor its topics are taken, and the next is an edit of what has run."""
     run = dated(range(10), Run(plan_of(DATED), Topics(), shards=2))
     tried = COUNTED + "  more: {from: totals, topic: more}\n"
-    edited(run, plan_of(tried))
-    edited(run, plan_of(then))
+    edited(run, tried)
+    edited(run, then)
     dated(range(10, 12), run)
-    edited(run, plan_of(tried))
+    edited(run, tried)
     dated(range(12, 14), run)
     assert {shown(operator.name) for operator in run.plan.operators} == {
         "order",
@@ -403,10 +403,10 @@ def test_while_portions_are_on_their_way_another_edit_waits_until_they_have_gone
     """Also one that takes the first back, and one that is the same."""
     monkeypatch.setattr(replaying, "PORTION", 2)
     run = dated(range(10), Run(plan_of(DATED), Topics(), shards=2))
-    edited(run, plan_of(LARGER.replace("q: sum", "q: max")))
+    edited(run, LARGER.replace("q: sum", "q: max"))
     run.batch()
     run.crash(committed=[1])
-    edited(run, plan_of(then))
+    edited(run, then)
     dated(range(10, 12), run)
     for output in ("all", "large", "totals", "errors"):
         fresh = dated(range(0), Run(plan_of(then), run.topics))
@@ -436,7 +436,7 @@ def test_what_is_on_its_way_is_finished_under_the_plan_of_before(*, dies: bool) 
     read, was = run.last.positions, run.plan.fingerprint()
     order(run.topics, 99, "tea", 99)
     text = BY_CUSTOMER.replace("q: sum(quantity)", "most: max(quantity)")
-    edited(run, plan_of(text))
+    edited(run, text)
     frontier = run.last.upper
     while not is_settled(run.last):
         run.batch()
@@ -455,12 +455,12 @@ def test_deaths_while_that_is_finished_change_nothing() -> None:
     run = busy()
     text = BY_CUSTOMER.replace("q: sum(quantity)", "most: max(quantity)")
     for then in (text, BY_CUSTOMER.replace("quantity > 3", "quantity > 5"), text):
-        edited(run, plan_of(then))
+        edited(run, then)
         run.crash(committed=[0])
         run.crash()
-    edited(run, plan_of(BY_CUSTOMER))
+    edited(run, BY_CUSTOMER)
     run.crash(committed=[1])
-    edited(run, plan_of(text))
+    edited(run, text)
     run.read()
     assert run.last.transition.number == 1
     for output in ("all", "large", "totals"):
@@ -479,21 +479,21 @@ def test_an_output_may_refuse_to_become_another_collection() -> None:
     """By its name, with what makes it another one; all that leaves it alone may be."""
     run = started(with_change("refuse"))
     with pytest.raises(CheckpointError) as refused:
-        edited(run, plan_of(with_change("refuse", LARGER_STILL)))
+        edited(run, with_change("refuse", LARGER_STILL))
     told = "outputs.large shows other data, since operators.large changed, which its on_change"
     assert f"{told} refuses" in str(refused.value)
     assert refused.value.paths == ("outputs.large",)
     assert "Set its on_change to difference" in (refused.value.hint or "")
     # A step of another name makes the same collection.
     renamed = with_change("refuse").replace("large: {linear", "big: {linear")
-    edited(run, plan_of(renamed.replace("from: large", "from: big")))
+    edited(run, renamed.replace("from: large", "from: big"))
     run.read()
     other = with_change("refuse", FIRST.replace("q: sum", "q: max"))
-    edited(run, plan_of(other))
+    edited(run, other)
     run.read()
     assert collection(run, "totals") == expected(run, other, "totals")
     # What the file says now counts.
-    edited(run, plan_of(LARGER_STILL))
+    edited(run, LARGER_STILL)
     run.read()
     assert collection(run, "large") == expected(run, LARGER_STILL, "large")
 
@@ -505,9 +505,9 @@ def test_what_reads_what_has_changed_refuses_too() -> None:
     )
     run = started(text)
     with pytest.raises(CheckpointError, match=r"outputs.totals .* operators.large changed,"):
-        edited(run, plan_of(text.replace("quantity > 3", "quantity > 5")))
+        edited(run, text.replace("quantity > 3", "quantity > 5"))
     with pytest.raises(CheckpointError, match=r"since outputs.totals.from changed,"):
-        edited(run, plan_of(text.replace("{from: totals", "{from: large")))
+        edited(run, text.replace("{from: totals", "{from: large"))
 
 
 def test_an_output_may_ask_for_a_new_topic() -> None:
@@ -515,19 +515,19 @@ def test_an_output_may_ask_for_a_new_topic() -> None:
     run = started(with_change("new-topic"))
     before = list(run.written.updates["large"])
     with pytest.raises(CheckpointError, match=r"outputs.large .* wants a new topic"):
-        edited(run, plan_of(with_change("new-topic", LARGER_STILL)))
+        edited(run, with_change("new-topic", LARGER_STILL))
     anew = with_change("new-topic", LARGER_STILL).replace("topic: large,", "topic: large.2,")
-    assert edited(run, plan_of(anew)).added == {"large@2"}
+    assert edited(run, anew).added == {"large@2"}
     run.read()
     assert run.written.updates["large"] == before
     assert collection(run, "large@2") == expected(run, LARGER_STILL, "large")
     with pytest.raises(CheckpointError, match='topic "large", which has what an output'):
-        edited(run, plan_of(with_change("new-topic", LARGER_STILL)))
+        edited(run, with_change("new-topic", LARGER_STILL))
 
 
 def test_what_an_output_says_of_changes_is_no_edit() -> None:
     run = started()
-    edit = edited(run, plan_of(with_change("refuse")))
+    edit = edited(run, with_change("refuse"))
     assert not edit.affected | edit.fresh
     assert not run.batch()
     assert run.plan.fingerprint() == plan_of(FIRST).fingerprint()
@@ -551,11 +551,11 @@ def test_an_added_topic_of_updates_is_read_from_its_beginning(edits_more: int) -
     for time in (0, 3, 9):
         run.topics.update("given", time, {"x": 1}, time, 1)
     run.topics.close("given", 5)
-    edited(run, plan_of(GIVEN))
+    edited(run, GIVEN)
     at = run.last.upper
     for aggregate in ("max", "min")[:edits_more]:
         run.read()
-        edited(run, plan_of(GIVEN.replace("q: sum", f"q: {aggregate}")))
+        edited(run, GIVEN.replace("q: sum", f"q: {aggregate}"))
     run.read()
     run.topics.update("given", 2, {"x": 2}, 10, 1)
     run.topics.close("given", 12)
@@ -589,10 +589,10 @@ def test_an_added_topic_of_facts_is_read_from_its_beginning(
     run.topics.create("given")
     if not late:
         tell(run, "given", 12, 0, 3, 9)
-    edited(run, plan_of(GIVEN_FACTS))
+    edited(run, GIVEN_FACTS)
     for aggregate in ("max", "min")[:edits_more]:
         run.read()
-        edited(run, plan_of(GIVEN_FACTS.replace("q: sum", f"q: {aggregate}")))
+        edited(run, GIVEN_FACTS.replace("q: sum", f"q: {aggregate}"))
     run.read()
     if late:
         tell(run, "given", 12, 0, 3, 9)
@@ -625,7 +625,7 @@ def test_an_input_may_have_the_name_of_one_that_is_gone(made: str) -> None:
         else:
             tell(run, topic, 20, 0, 3, 9)
     for step, text in enumerate((first, LARGER, then)):
-        edited(run, plan_of(text))
+        edited(run, text)
         dated(range(10 + step, 11 + step), run)
     assert run.collection("giving") == [(1, {"n": 3})]
 

@@ -46,7 +46,7 @@ def send(run: Run, topic: str, key: int, row: object) -> None:
 
 
 def edited(run: Run, text: str) -> Edit:
-    edit = edited_runs.edited(run, plan_of(text))
+    edit = edited_runs.edited(run, text)
     run.read()
     return edit
 

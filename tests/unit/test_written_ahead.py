@@ -9,17 +9,8 @@ from ikebana.processor.base.diff_reader import ClosedBatch
 from ikebana.processor.base.verify import Verifier
 from ikebana.processor.engine import replaying
 from ikebana.testing import Run
-from unit.test_live_edits import (
-    JOINED,
-    LARGE,
-    LARGER,
-    ORDERS,
-    WITHOUT,
-    changes,
-    collection,
-    plan_of,
-    started,
-)
+from support.edited_runs import collection, plan_of
+from unit.test_live_edits import JOINED, LARGE, LARGER, ORDERS, WITHOUT, changes, started
 
 EDITS = [
     pytest.param(ORDERS, WITHOUT, "named", id="an output of all rows"),
