@@ -5,12 +5,10 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from ikebana.processor.kafka import client
-from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import Arrivals
+from support.pipeline_processes import create, produce
 from support.waiting import patient
 
 pytestmark = pytest.mark.kafka
@@ -21,27 +19,23 @@ _SHORT_S = 0.3
 
 
 @pytest.fixture
-def topic(broker: Broker, topic_name: Callable[[str], str]) -> str:
+def topic(servers: str, topic_name: Callable[[str], str]) -> str:
     """An empty topic of two partitions."""
     name = topic_name("arrivals")
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    for future in admin.create_topics([NewTopic(name, 2, 1)]).values():
-        future.result(patient(30))
+    create(servers, name, 2)
     return name
 
 
 @pytest.fixture
-def arrivals(broker: Broker) -> Iterator[Arrivals]:
+def arrivals(settings: dict[str, str]) -> Iterator[Arrivals]:
     """Somebody who waits."""
-    made = Arrivals({"bootstrap.servers": broker.bootstrap_servers})
+    made = Arrivals(settings)
     yield made
     made.close()
 
 
 def _produce(servers: str, topic: str, partition: int) -> None:
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": "0"})
-    producer.produce(topic, b"a record", partition=partition)
-    assert producer.flush(patient(30)) == 0
+    produce(servers, topic, [(b"k", b"a record")], partition)
 
 
 def _took(wait: Callable[[], object]) -> float:
@@ -51,19 +45,19 @@ def _took(wait: Callable[[], object]) -> float:
 
 
 def test_a_record_that_is_there_ends_the_waiting(
-    broker: Broker, topic: str, arrivals: Arrivals
+    servers: str, topic: str, arrivals: Arrivals
 ) -> None:
     """Whatever partition it is in."""
-    _produce(broker.bootstrap_servers, topic, 1)
+    _produce(servers, topic, 1)
 
     assert _took(lambda: arrivals.wait({topic: {0: 0, 1: 0}}, _LONG_S)) < _LONG_S
 
 
 def test_a_record_that_comes_ends_the_waiting(
-    broker: Broker, topic: str, arrivals: Arrivals
+    servers: str, topic: str, arrivals: Arrivals
 ) -> None:
     """It comes while somebody waits already."""
-    coming = threading.Timer(0.2, _produce, [broker.bootstrap_servers, topic, 0])
+    coming = threading.Timer(0.2, _produce, [servers, topic, 0])
     coming.start()
 
     assert _took(lambda: arrivals.wait({topic: {0: 0, 1: 0}}, _LONG_S)) < _LONG_S
@@ -71,20 +65,20 @@ def test_a_record_that_comes_ends_the_waiting(
 
 
 def test_nothing_new_is_waited_for_as_long_as_is_said(
-    broker: Broker, topic: str, arrivals: Arrivals
+    servers: str, topic: str, arrivals: Arrivals
 ) -> None:
     """What lies before the positions has been read."""
-    _produce(broker.bootstrap_servers, topic, 0)
+    _produce(servers, topic, 0)
 
     for _ in range(2):
         assert _took(lambda: arrivals.wait({topic: {0: 1, 1: 0}}, _SHORT_S)) >= _SHORT_S * 0.9
 
 
 def test_a_record_that_has_come_ends_no_second_waiting_at_once(
-    broker: Broker, topic: str, arrivals: Arrivals
+    servers: str, topic: str, arrivals: Arrivals
 ) -> None:
     """Or who cannot use it yet would ask without a pause."""
-    _produce(broker.bootstrap_servers, topic, 0)
+    _produce(servers, topic, 0)
     arrivals.wait({topic: {0: 0, 1: 0}}, _LONG_S)
 
     paused = _took(lambda: arrivals.wait({topic: {0: 0, 1: 0}}, _LONG_S))
@@ -94,12 +88,10 @@ def test_a_record_that_has_come_ends_no_second_waiting_at_once(
     assert _took(lambda: arrivals.wait({topic: {0: 1, 1: 0}}, _SHORT_S)) >= _SHORT_S * 0.9
 
 
-def test_an_open_transaction_ends_no_waiting(
-    broker: Broker, topic: str, arrivals: Arrivals
-) -> None:
+def test_an_open_transaction_ends_no_waiting(servers: str, topic: str, arrivals: Arrivals) -> None:
     """Its records are none before it is committed."""
     producer = client.transactional_producer(
-        {"bootstrap.servers": broker.bootstrap_servers}, f"{topic}-writer", 60.0
+        {"bootstrap.servers": servers}, f"{topic}-writer", 60.0
     )
     producer.begin_transaction()
     producer.produce(topic, b"not yet", partition=0)
@@ -110,8 +102,6 @@ def test_an_open_transaction_ends_no_waiting(
     assert _took(lambda: arrivals.wait({topic: {0: 0, 1: 0}}, _LONG_S)) < _LONG_S
 
 
-def test_positions_that_are_gone_end_the_waiting(
-    broker: Broker, topic: str, arrivals: Arrivals
-) -> None:
+def test_positions_that_are_gone_end_the_waiting(topic: str, arrivals: Arrivals) -> None:
     """Why they are gone is told by who looks at the topics."""
     assert _took(lambda: arrivals.wait({topic: {0: 7, 1: 0}}, _LONG_S)) < _LONG_S

@@ -23,9 +23,7 @@ from ikebana.codecs.diff import topic_of
 from ikebana.errors import FencedError, SourceError
 from ikebana.processor.base.rows import Updates, unpack, updates_of
 from ikebana.processor.base.transition import Stage, Transition
-from ikebana.processor.cli.main import main
 from ikebana.processor.kafka import compacting, own_topics, topics
-from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.compacting import Compaction
 from ikebana.processor.kafka.diff_topic import DiffTopic, PassedError
 from ikebana.processor.kafka.following import Since, follow
@@ -36,23 +34,12 @@ from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.replays import offsets_left, positions_after, ranges, retractions_of
 from ikebana.serving.aligned import AlignedBatch
-from support.written_topics import Row, Written
+from support.written_topics import Command, Row, Written
 
 pytestmark = pytest.mark.kafka
 
 READING = Path(__file__).resolve().parents[2] / "docs" / "reading.md"
 Collection = dict[tuple[bytes | None, bytes], int]
-
-
-@pytest.fixture
-def written(broker: Broker, topic_name: Callable[[str], str]) -> Written:
-    """An empty topic whose promise is any collection."""
-    return Written(broker.bootstrap_servers, topic_name("diffs"), "collection")
-
-
-@pytest.fixture
-def settings(broker: Broker) -> dict[str, str]:
-    return {"bootstrap.servers": broker.bootstrap_servers}
 
 
 class Life:
@@ -89,12 +76,14 @@ class Life:
 
 @pytest.fixture
 def life(written: Written) -> Life:
+    """Its promise is any collection."""
+    written.promise = "collection"
     return Life(written)
 
 
 def _compacted(life: Life, *, keep: int = 1, upto: int | None = None) -> int:
     """Compact and delete; return the time of the snapshot."""
-    compaction = Compaction({"bootstrap.servers": life.written.servers}, life.written.name)
+    compaction = Compaction(life.written.settings, life.written.name)
     try:
         done = compaction.compact(upto)
         assert done is not None
@@ -105,31 +94,11 @@ def _compacted(life: Life, *, keep: int = 1, upto: int | None = None) -> int:
     return done.record.time
 
 
-def _snapshot(run: Callable[..., tuple[int, str, str]], topic: str, *given: object) -> Collection:
-    status, out, err = run("snapshot", topic, *map(str, given))
+def _snapshot(command: Command, topic: str, *given: object) -> Collection:
+    status, out, err = command("snapshot", topic, *map(str, given))
     assert status == 0, err
     rows = map(json.loads, out.splitlines())
     return {(str(row["key"]).encode(), str(row["value"]).encode()): row["count"] for row in rows}
-
-
-@pytest.fixture
-def run(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    """Run a command as the shell would."""
-    monkeypatch.setenv("IKEBANA_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
-
-    def ran(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["ikebana", *arguments])
-        capfd.readouterr()
-        status = 0
-        try:
-            main()
-        except SystemExit as ended:
-            status = int(ended.code or 0)
-        return (status, *capfd.readouterr())
-
-    return ran
 
 
 def _followed(
@@ -161,9 +130,7 @@ def _added(batches: list[AlignedBatch], known: Collection | None = None) -> Iter
         yield dict(counts)
 
 
-def test_every_reader_begins_at_the_snapshot(
-    life: Life, run: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_every_reader_begins_at_the_snapshot(life: Life, command: Command) -> None:
     """And has the collection at its time and at all later ones, after what was before is gone."""
     life.batches(5)
     time = _compacted(life)
@@ -175,14 +142,14 @@ def test_every_reader_begins_at_the_snapshot(
     for as_of in (None, time, 16, 17):
         given = () if as_of is None else ("--as-of", as_of)
         expected = life.at[life.written.upper - 1 if as_of is None else as_of]
-        assert _snapshot(run, topic, *given) == expected
+        assert _snapshot(command, topic, *given) == expected
     batches = _followed(life.written)
     assert [(batch.lower, batch.upper) for batch in batches] == [(14, 15), (15, 18), (18, 21)]
     assert list(_added(batches)) == [life.at[14], life.at[17], life.at[20]]
-    status, out, _ = run("check", topic)
+    status, out, _ = command("check", topic)
     assert status == 0, out
     assert f"verified from a snapshot as of 14, which has {len(life.at[14])} updates" in out
-    status, out, _ = run("follow", topic, "--until", "21")
+    status, out, _ = command("follow", topic, "--until", "21")
     assert status == 0
     assert [line for line in out.splitlines() if line.startswith("frontier")] == [
         "frontier 15",
@@ -191,16 +158,14 @@ def test_every_reader_begins_at_the_snapshot(
     ]
 
 
-def test_a_time_before_the_snapshot_is_refused_by_name(
-    life: Life, run: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_a_time_before_the_snapshot_is_refused_by_name(life: Life, command: Command) -> None:
     """With the first time that can be read, by each reader."""
     life.batches(3)
     token = _followed(life.written)[0].token
     _compacted(life)
     topic, servers = life.written.name, {"bootstrap.servers": life.written.servers}
 
-    status, _, err = run("snapshot", topic, "--as-of", "7")
+    status, _, err = command("snapshot", topic, "--as-of", "7")
     assert status == 1
     assert f'cannot read "{topic}" as of 7: it was compacted, and can be read as of 8' in err
     with pytest.raises(SourceError, match="can be read as of 8 and later times"):
@@ -212,14 +177,12 @@ def test_a_time_before_the_snapshot_is_refused_by_name(
         assert next(lenient.closed()).lower == 8
     finally:
         lenient.close()
-    status, out, _ = run("check", topic, "--from", "beginning")
+    status, out, _ = command("check", topic, "--from", "beginning")
     assert status == 2
     assert "not verifiable: the beginning of" in out
 
 
-def test_without_deletion_all_times_are_read(
-    life: Life, run: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_without_deletion_all_times_are_read(life: Life, command: Command) -> None:
     """A time before the snapshots is read from the beginning, and `check` compares both."""
     life.batches(3)
     assert _compacted(life, keep=9, upto=5) == 5
@@ -228,20 +191,17 @@ def test_without_deletion_all_times_are_read(
 
     # Before both snapshots, at each of them, and between them.
     for as_of in (0, 5, 7, 8):
-        assert _snapshot(run, topic, "--as-of", as_of) == life.at[as_of]
+        assert _snapshot(command, topic, "--as-of", as_of) == life.at[as_of]
     assert [batch.lower for batch in _followed(life.written, since=0)] == [0, 3, 6]
     assert [batch.lower for batch in _followed(life.written, since=7)] == [5, 6]
-    assert run("check", topic, "--from", "beginning")[0] == 0
+    assert command("check", topic, "--from", "beginning")[0] == 0
 
 
-def test_a_snapshot_with_something_else_is_found(
-    life: Life, run: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_a_snapshot_with_something_else_is_found(life: Life, command: Command) -> None:
     """By readers that begin there; and one that was never right, by `check` of the whole."""
     life.batches(2)
     _compacted(life, keep=9)
-    servers = {"bootstrap.servers": life.written.servers}
-    reading = DiffTopic(servers, life.written.name)
+    reading = DiffTopic(life.written.settings, life.written.name)
     try:
         assert reading.snapshots is not None
         [record] = reading.snapshots.records()
@@ -251,15 +211,15 @@ def test_a_snapshot_with_something_else_is_found(
     name = topic_of(life.written.name)
     life.written.delete_before(name, partition, record.starts[partition] + 1)
     # Its beginning is gone, so it is not used, and the topic is whole.
-    assert _snapshot(run, life.written.name) == life.at[5]
+    assert _snapshot(command, life.written.name) == life.at[5]
 
     wrong = msgspec.structs.replace(record, digest="0" * 32, starts={}, ends={}, count=0)
     life.written.producer.begin_transaction()
     life.written.producer.produce(name, wrong.encode(), partition=0)
     life.written.producer.commit_transaction(30)
-    status, _, err = run("snapshot", life.written.name)
+    status, _, err = command("snapshot", life.written.name)
     assert status == 0, err
-    status, out, _ = run("check", life.written.name, "--from", "beginning")
+    status, out, _ = command("check", life.written.name, "--from", "beginning")
     assert status == 1
     assert "the snapshot after batch 1 has another collection than the topic" in out
 
@@ -267,8 +227,7 @@ def test_a_snapshot_with_something_else_is_found(
 def test_nothing_is_deleted_for_a_snapshot_that_is_not_what_was_written(life: Life) -> None:
     """What it stands for could not be had again."""
     life.batches(2)
-    settings = {"bootstrap.servers": life.written.servers}
-    compaction = Compaction(settings, life.written.name)
+    compaction = Compaction(life.written.settings, life.written.name)
     done = compaction.compact()
     assert done is not None
     partition = next(p for p, at in done.record.starts.items() if done.record.ends[p] > at)
@@ -284,10 +243,10 @@ def test_nothing_is_deleted_for_a_snapshot_that_is_not_what_was_written(life: Li
 
 def _retractions(life: Life) -> Collection:
     """What an edit at the frontier takes back out of the topic, in several batches."""
-    name, found = life.written.name, own_topics.begun(_settings(life), [life.written.name])
+    name, found = life.written.name, own_topics.begun(life.written.settings, [life.written.name])
     transition = Transition(1, life.written.upper, Stage.FILL)
     plan = Plan("p", (), (), (Output("shown", "o", name),))
-    reader, counts = RangeReader(_settings(life)), Counter[tuple[bytes | None, bytes]]()
+    reader, counts = RangeReader(life.written.settings), Counter[tuple[bytes | None, bytes]]()
     while offsets_left(found):
         found = positions_after(found, 50)
         transition = msgspec.structs.replace(transition, read_back=found)
@@ -306,10 +265,6 @@ def _retractions(life: Life) -> Collection:
     return {datum: count for datum, count in counts.items() if count}
 
 
-def _settings(life: Life) -> dict[str, str]:
-    return {"bootstrap.servers": life.written.servers}
-
-
 def test_an_edit_takes_back_what_a_topic_has_from_its_snapshot_on(life: Life) -> None:
     """Or from the beginning; where neither is left, the edit is refused before it begins."""
     life.batches(2)
@@ -318,7 +273,7 @@ def test_an_edit_takes_back_what_a_topic_has_from_its_snapshot_on(life: Life) ->
     _compacted(life)
     life.batch()
     assert _retractions(life) == life.now
-    (check,) = own_topics.contents_checks(_settings(life), [life.written.name])
+    (check,) = own_topics.contents_checks(life.written.settings, [life.written.name])
     assert check.status == "ok"
     assert "read from a snapshot of its own topic" in check.fact
 
@@ -327,7 +282,7 @@ def test_an_edit_takes_back_what_a_topic_has_from_its_snapshot_on(life: Life) ->
         life.written.delete_before(life.written.name, partition, end)
     with pytest.raises(SourceError, match="what an output has had cannot be taken back"):
         _retractions(life)
-    (check,) = own_topics.contents_checks(_settings(life), [life.written.name])
+    (check,) = own_topics.contents_checks(life.written.settings, [life.written.name])
     assert check.status == "failed"
     assert "in a new topic by another output" in check.remedy
 
@@ -340,7 +295,7 @@ def test_what_was_written_counts_before_it_can_be_read(
     _compacted(life)
     life.batches(2)
     records = Snapshots.records
-    compaction = Compaction({"bootstrap.servers": life.written.servers}, life.written.name)
+    compaction = Compaction(life.written.settings, life.written.name)
     try:
         snapshots = compaction._reading.snapshots
         assert snapshots is not None
@@ -363,10 +318,7 @@ class _Dead(BaseException):
     "portion", [3, 6, *(pytest.param(at, marks=pytest.mark.full) for at in (0, 1, 2, 4, 5, 7))]
 )
 def test_a_process_that_dies_leaves_the_topic_readable(
-    life: Life,
-    run: Callable[..., tuple[int, str, str]],
-    monkeypatch: pytest.MonkeyPatch,
-    portion: int,
+    life: Life, command: Command, monkeypatch: pytest.MonkeyPatch, portion: int
 ) -> None:
     """At any transaction, before and after it is committed; and the next process goes on."""
     life.batches(2)
@@ -388,7 +340,7 @@ def test_a_process_that_dies_leaves_the_topic_readable(
         transactions += 1
 
     monkeypatch.setattr(TransactionalProducer, "transaction", contextlib.contextmanager(dying))
-    compaction = Compaction({"bootstrap.servers": life.written.servers}, life.written.name)
+    compaction = Compaction(life.written.settings, life.written.name)
     with contextlib.suppress(_Dead):
         compaction.compact()
     compaction.close()
@@ -396,7 +348,7 @@ def test_a_process_that_dies_leaves_the_topic_readable(
     monkeypatch.setenv("IKEBANA_BOOTSTRAP_SERVERS", life.written.servers)
     assert list(_added(_followed(life.written)))[-1] == life.at[11]
     assert _compacted(life) == 11
-    assert _snapshot(run, life.written.name) == life.at[11]
+    assert _snapshot(command, life.written.name) == life.at[11]
     assert [batch.lower for batch in _followed(life.written)] == [11]
 
 
@@ -501,15 +453,14 @@ def test_a_reader_that_compaction_passes(
 
 
 def test_two_topics_begin_where_both_can_be_read(
-    life: Life, broker: Broker, topic_name: Callable[[str], str]
+    life: Life, servers: str, topic_name: Callable[[str], str]
 ) -> None:
     """No batch is given out at which one of them would be empty that was not."""
-    other = Life(Written(broker.bootstrap_servers, topic_name("others"), "collection"), 1)
+    other = Life(Written(servers, topic_name("others"), "collection"), 1)
     life.batches(4)
     _compacted(life)
     other.batches(3)
     names = [life.written.name, other.written.name]
-    servers = broker.bootstrap_servers
     with ikebana.follow(names, bootstrap_servers=servers, wait=False) as follower:
         assert list(follower) == []
     other.batches(2)
@@ -524,25 +475,23 @@ def test_two_topics_begin_where_both_can_be_read(
         assert {data: count for data, count in counts.items() if count} == each.at[11]
 
 
-def test_the_command_compacts_deletes_and_says_so(
-    life: Life, run: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_the_command_compacts_deletes_and_says_so(life: Life, command: Command) -> None:
     """What it wrote, and up to where it deleted; a second time there is nothing to do."""
     life.batches(4)
     topic = life.written.name
-    status, out, _ = run("compact", topic, "--delete", "--keep", "1")
+    status, out, _ = command("compact", topic, "--delete", "--keep", "1")
     assert status == 0
     lines = out.splitlines()
     size = len(life.at[11])
     assert lines[0].startswith(f"{topic}: snapshot as of 11, {size} updates of 360 updates read")
     assert lines[1].startswith(f"{topic}: deleted before [0]@")
     assert lines[2].startswith(f"{topic}.progress: deleted before [0]@")
-    status, out, _ = run("compact", topic)
+    status, out, _ = command("compact", topic)
     assert (status, out.splitlines()) == (
         0,
         [f"{topic}: snapshot as of 11, {size} updates, is there already"],
     )
-    status, _, err = run("compact", topic, "--upto", "12")
+    status, _, err = command("compact", topic, "--upto", "12")
     assert status == 1
     assert f'cannot compact "{topic}" up to 12: its frontier is 12' in err
 
@@ -562,20 +511,20 @@ def test_the_consumer_of_the_docs_begins_at_the_snapshot(life: Life) -> None:
 
 
 def test_a_killed_command_leaves_the_topic_readable(
-    life: Life, tmp_path: Path, run: Callable[..., tuple[int, str, str]]
+    life: Life, tmp_path: Path, command: Command
 ) -> None:
     """Killed at random, the next one still makes a snapshot that is exact."""
     rng = random.Random(5)
-    command = [sys.executable, "-m", "ikebana", "compact", life.written.name, "--delete"]
+    compact = [sys.executable, "-m", "ikebana", "compact", life.written.name, "--delete"]
     environ = {**os.environ, "IKEBANA_BOOTSTRAP_SERVERS": life.written.servers}
     for _ in range(2):
         life.batches(2)
-        process = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(compact, env=environ, stdout=subprocess.DEVNULL)
         try:
             process.wait(0.5 + rng.random())
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait(30)
-        assert _snapshot(run, life.written.name) == life.now
-    assert run("compact", life.written.name, "--delete", "--keep", "1")[0] == 0
-    assert _snapshot(run, life.written.name) == life.now
+        assert _snapshot(command, life.written.name) == life.now
+    assert command("compact", life.written.name, "--delete", "--keep", "1")[0] == 0
+    assert _snapshot(command, life.written.name) == life.now

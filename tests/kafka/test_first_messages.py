@@ -13,7 +13,6 @@ from ikebana.codecs.diff import ProgressRecord, Times
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.cli.main import cli
 from ikebana.processor.kafka import records
-from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import wait_for_topics
 from ikebana.processor.kafka.records import FirstMessages
 from support.pipeline_processes import create, produce
@@ -29,18 +28,27 @@ def plan_of(*topics: str) -> Plan:
     return Plan("p", inputs, upserts, (Output("o", "u0", "o"),))
 
 
+class Looking:
+    """The first messages of a run are looked at; `told` has all notices of each look."""
+
+    def __init__(self, servers: str, plan: Plan) -> None:
+        self.told: list[Sequence[Notice]] = []
+        self.messages = FirstMessages(plan, {"bootstrap.servers": servers}, {}, self.told.append)
+        self.messages.begin()
+
+
 class Waiting:
     """A start that waits for topics, and what it tells; each thing said is a look at a clock."""
 
-    def __init__(self, broker: Broker, *topics: str, known: Sequence[str] = ()) -> None:
+    def __init__(self, servers: str, *topics: str, known: Sequence[str] = ()) -> None:
         self.told: list[list[str]] = []
         self.said: list[str] = []
         self.stopped = False
         self.when_said: Callable[[], None] = lambda: None
-        self._broker, self._topics, self._known = broker, topics, known
+        self._servers, self._topics, self._known = servers, topics, known
 
     def run(self) -> bool:
-        settings = {"bootstrap.servers": self._broker.bootstrap_servers}
+        settings = {"bootstrap.servers": self._servers}
         return wait_for_topics(
             plan_of(*self._topics),
             settings,
@@ -59,17 +67,17 @@ class Waiting:
 
 
 def test_a_start_waits_for_a_topic_and_says_which_is_named_like_it(
-    broker: Broker, topic_name: Callable[[str], str]
+    servers: str, topic_name: Callable[[str], str]
 ) -> None:
     """It is said once, holds as a notice meanwhile, and is no more when the topic is there."""
     here, there = topic_name("customers-of-waiting"), topic_name("orders")
     mistyped = here.replace("customers", "custmers")
-    create(broker.bootstrap_servers, here, 1)
-    waiting = Waiting(broker, here, mistyped, there)
+    create(servers, here, 1)
+    waiting = Waiting(servers, here, mistyped, there)
 
     def make() -> None:
         for topic in (mistyped, there):
-            create(broker.bootstrap_servers, topic, 1)
+            create(servers, topic, 1)
 
     waiting.when_said = make
 
@@ -85,10 +93,10 @@ def test_a_start_waits_for_a_topic_and_says_which_is_named_like_it(
 
 
 def test_a_start_that_is_stopped_while_it_waits_ends(
-    broker: Broker, topic_name: Callable[[str], str]
+    servers: str, topic_name: Callable[[str], str]
 ) -> None:
     """So that a program that has started it can go on."""
-    waiting = Waiting(broker, topic_name("never"))
+    waiting = Waiting(servers, topic_name("never"))
 
     def stop() -> None:
         waiting.stopped = True
@@ -99,11 +107,11 @@ def test_a_start_that_is_stopped_while_it_waits_ends(
 
 
 def test_a_topic_that_was_read_before_is_not_waited_for(
-    broker: Broker, topic_name: Callable[[str], str]
+    servers: str, topic_name: Callable[[str], str]
 ) -> None:
     """What was in it is gone, which is for the start to refuse."""
     topic = topic_name("gone")
-    waiting = Waiting(broker, topic, known=[topic])
+    waiting = Waiting(servers, topic, known=[topic])
 
     assert waiting.run()
     assert waiting.said == []
@@ -111,25 +119,21 @@ def test_a_topic_that_was_read_before_is_not_waited_for(
 
 
 def test_messages_are_looked_at_beside_a_run(
-    broker: Broker, topic_name: Callable[[str], str]
+    servers: str, topic_name: Callable[[str], str]
 ) -> None:
     """Those of each input, once before the end at least, in whatever partitions they are."""
     full, empty = topic_name("full"), topic_name("empty")
     for topic in (full, empty):
-        create(broker.bootstrap_servers, topic, 20)
+        create(servers, topic, 20)
     rows = [(b"%d" % at, json.dumps({"id": at, "name": "x"}).encode()) for at in range(3)]
-    produce(broker.bootstrap_servers, full, rows, partition=17)
-    told: list[Sequence[Notice]] = []
-    settings = {"bootstrap.servers": broker.bootstrap_servers}
-    messages = FirstMessages(plan_of(full, empty), settings, {}, told.append)
-
-    messages.begin()
-    messages.begin()
+    produce(servers, full, rows, partition=17)
+    looking = Looking(servers, plan_of(full, empty))
+    looking.messages.begin()
     begun = time.monotonic()
-    messages.end(patient(60))
+    looking.messages.end(patient(60))
 
     assert time.monotonic() - begun < patient(30)
-    ((found,),) = told
+    ((found,),) = looking.told
     assert found.line == (
         'i0: no message of 3 has the column "nom", so it is null: correct its name, or leave it '
         'out; they have id, name; did you mean "name"?'
@@ -137,20 +141,16 @@ def test_messages_are_looked_at_beside_a_run(
 
 
 def test_columns_that_come_later_are_told_and_declared(
-    broker: Broker,
-    topic_name: Callable[[str], str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    servers: str, topic_name: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside the run, however few there were before; `ikebana plan` shows the edit."""
-    topic, servers = topic_name("later"), broker.bootstrap_servers
+    topic = topic_name("later")
     create(servers, topic, 1)
     old = [(b"%d" % at, json.dumps({"id": at, "nom": "x"}).encode()) for at in range(2)]
     produce(servers, topic, old)
     monkeypatch.setattr(records, "_AGAIN_S", 0.2)
-    told: list[Sequence[Notice]] = []
-    messages = FirstMessages(plan_of(topic), {"bootstrap.servers": servers}, {}, told.append)
-    messages.begin()
+    looking = Looking(servers, plan_of(topic))
+    told, messages = looking.told, looking.messages
     wait_until(lambda: bool(told), 60, "a first look")
     assert told[-1] == []
 
@@ -183,26 +183,21 @@ run: {{checkpoint: {tmp_path}/checkpoint}}
 
 
 def test_inputs_with_times_of_different_kinds_are_told(
-    broker: Broker, topic_name: Callable[[str], str]
+    servers: str, topic_name: Callable[[str], str]
 ) -> None:
     """Their progress tells the kinds; nothing that reads both would ever be closed."""
     names: dict[Times, str] = {"clock": topic_name("cities"), "offset": topic_name("places")}
     for times, topic in names.items():
-        create(broker.bootstrap_servers, topic, 1)
-        create(broker.bootstrap_servers, topic + ".progress", 1)
+        create(servers, topic, 1)
+        create(servers, topic + ".progress", 1)
         record = ProgressRecord("c", "p", topic, 0, 0, 9, 0, {0: 0}, "upserts", times=times)
-        produce(broker.bootstrap_servers, topic + ".progress", [(record.key(), record.encode())])
+        produce(servers, topic + ".progress", [(record.key(), record.encode())])
     inputs = tuple(Input(times, (topic,), "diff") for times, topic in names.items())
     plan = Plan("p", inputs, (), (Output("o", "clock", "o"), Output("q", "offset", "q")))
-    told: list[Sequence[Notice]] = []
-    messages = FirstMessages(
-        plan, {"bootstrap.servers": broker.bootstrap_servers}, {}, told.append
-    )
+    looking = Looking(servers, plan)
+    looking.messages.end(patient(60))
 
-    messages.begin()
-    messages.end(patient(60))
-
-    ((found,),) = told
+    ((found,),) = looking.told
     assert found.words == (
         'times of offset and of clock cannot be read together: offset of "offset", clock of '
         '"clock"; no time of both is ever closed: join topics of pipelines with the same `time`'
@@ -210,14 +205,10 @@ def test_inputs_with_times_of_different_kinds_are_told(
 
 
 def test_a_run_whose_topics_cannot_be_read_is_not_ended_by_the_look(
-    broker: Broker, topic_name: Callable[[str], str]
+    servers: str, topic_name: Callable[[str], str]
 ) -> None:
     """The run says what is wrong, if it lasts."""
-    told: list[Sequence[Notice]] = []
-    settings = {"bootstrap.servers": broker.bootstrap_servers}
-    messages = FirstMessages(plan_of(topic_name("missing")), settings, {}, told.append)
+    looking = Looking(servers, plan_of(topic_name("missing")))
+    looking.messages.end(patient(60))
 
-    messages.begin()
-    messages.end(patient(60))
-
-    assert told == [[]]
+    assert looking.told == [[]]

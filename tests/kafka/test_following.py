@@ -11,31 +11,16 @@ import ikebana
 from ikebana.codecs import cdcv2, diff
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.kafka import client, following, topics
-from ikebana.processor.kafka.broker import Broker
 from ikebana.serving.aligned import AlignedBatch
 from ikebana.serving.arrangement import USUAL
 from ikebana.serving.service import Service, ServiceOptions
 from support.docstring_examples import run_example
 from support.waiting import wait_until
-from support.written_topics import Row, Written
+from support.written_topics import FIRST, SECOND, Row, Written
 
 pytestmark = pytest.mark.kafka
 
 SERVING = Path(__file__).resolve().parents[2] / "docs" / "serving.md"
-
-FIRST: list[Row] = [
-    (0, b'"frank"', b'"mcsherry"', 1, 1),
-    (0, b'"frank"', b'"zappa"', 5, 1),
-    (0, b'"frank"', b'"mcsherry"', 5, -1),
-    (1, b'"david"', b'{"born": 1947}', 7, 1),
-]
-SECOND: list[Row] = [(1, b'"david"', b'{"born": 1947}', 12, -1)]
-
-
-@pytest.fixture
-def written(broker: Broker, topic_name: Callable[[str], str]) -> Written:
-    """An empty topic."""
-    return Written(broker.bootstrap_servers, topic_name("diffs"))
 
 
 def _all(written: Written, *others: Written, resume: str | None = None) -> list[AlignedBatch]:
@@ -95,11 +80,9 @@ def test_a_token_goes_on_after_its_batch(written: Written) -> None:
     assert _rows(found) == _of(SECOND)
 
 
-def test_two_topics_are_aligned(
-    written: Written, broker: Broker, topic_name: Callable[[str], str]
-) -> None:
+def test_two_topics_are_aligned(written: Written, topic_name: Callable[[str], str]) -> None:
     """The one that is ahead waits for the other, and a token keeps what it is ahead."""
-    other = Written(broker.bootstrap_servers, topic_name("others"))
+    other = Written(written.servers, topic_name("others"))
     written.batch(FIRST, 10)
     other.batch([(0, b"1", b"2", 3, 1)], 6)
 
@@ -137,9 +120,7 @@ def _made_anew(written: Written) -> Written:
     return anew
 
 
-def test_a_token_of_other_topics_and_a_format_without_tokens_are_refused(
-    written: Written,
-) -> None:
+def test_a_token_of_other_topics_and_a_format_without_tokens_are_refused(written: Written) -> None:
     """Each with its reason."""
     written.batch(FIRST, 10)
     token = _all(written)[-1].token
@@ -156,14 +137,13 @@ def test_a_token_of_other_topics_and_a_format_without_tokens_are_refused(
 
 def test_the_join_of_the_docs_runs(
     written: Written,
-    broker: Broker,
     topic_name: Callable[[str], str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Each update meets what its key had at its own time in the folder of a server."""
-    planes = Written(broker.bootstrap_servers, topic_name("planes"))
+    planes = Written(written.servers, topic_name("planes"))
     planes.batch([(0, b'"frank"', b"1", 1, 1)], 4)
     planes.batch([(0, b'"frank"', b"1", 4, -1), (0, b'"frank"', b"2", 4, 1)], 10)
     written.batch(FIRST, 10)
@@ -193,9 +173,7 @@ def test_the_join_of_the_docs_runs(
     ]
 
 
-def test_upserts_are_followed_as_updates(
-    broker: Broker, topic_name: Callable[[str], str], written: Written
-) -> None:
+def test_upserts_are_followed_as_updates(written: Written) -> None:
     """The old value of a key is known of the messages before."""
     for value, time in ((b'"a"', 1), (b'"b"', 2), (None, 3)):
         written.producer.begin_transaction()
@@ -217,10 +195,11 @@ def test_upserts_are_followed_as_updates(
     ]
 
 
-def test_facts_are_followed_and_resumed(broker: Broker, topic_name: Callable[[str], str]) -> None:
+def test_facts_are_followed_and_resumed(
+    settings: dict[str, str], topic_name: Callable[[str], str]
+) -> None:
     """The place lies before facts of times that were not complete."""
     name = topic_name("facts")
-    settings = {"bootstrap.servers": broker.bootstrap_servers}
     topics.create(client.admin(settings), name, 1, 1, {})
     producer = client.transactional_producer(settings, name, 60)
 
@@ -242,7 +221,7 @@ def test_facts_are_followed_and_resumed(broker: Broker, topic_name: Callable[[st
             format="cdcv2-json",
             resume=resume,
             wait=False,
-            bootstrap_servers=broker.bootstrap_servers,
+            bootstrap_servers=settings["bootstrap.servers"],
         ) as found:
             return list(found)
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,38 +20,14 @@ from pyarrow import parquet
 
 from ikebana.codecs.diff import ProgressRecord
 from ikebana.codecs.errors import error_record
-from ikebana.processor.cli.main import main
 from ikebana.processor.kafka import topics
-from ikebana.processor.kafka.broker import Broker
 from support.waiting import patient, wait_until
-from support.written_topics import Row, Written
+from support.written_topics import FIRST, SECOND, Command, Row, Written
 
 pytestmark = pytest.mark.kafka
 
 READING = Path(__file__).resolve().parents[2] / "docs" / "reading.md"
 COMMAND = [sys.executable, "-c", "from ikebana.processor.cli.main import main; main()"]
-
-FIRST: list[Row] = [
-    (0, b'"frank"', b'"mcsherry"', 1, 1),
-    (0, b'"frank"', b'"zappa"', 5, 1),
-    (0, b'"frank"', b'"mcsherry"', 5, -1),
-    (1, b'"david"', b'{"born": 1947}', 7, 1),
-]
-SECOND: list[Row] = [(1, b'"david"', b'{"born": 1947}', 12, -1)]
-
-
-class Result(NamedTuple):
-    """What a command printed, and how it ended."""
-
-    status: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def written(broker: Broker, topic_name: Callable[[str], str]) -> Written:
-    """An empty topic."""
-    return Written(broker.bootstrap_servers, topic_name("diffs"))
 
 
 @pytest.fixture
@@ -66,28 +42,9 @@ def people(written: Written) -> Written:
     return written
 
 
-@pytest.fixture
-def ikebana(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., Result]:
-    """Run a command as the shell would."""
-    monkeypatch.setenv("IKEBANA_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
-
-    def run(*arguments: str) -> Result:
-        monkeypatch.setattr(sys, "argv", ["ikebana", *arguments])
-        status: Any = 0
-        try:
-            main()
-        except SystemExit as ended:
-            status = ended.code or 0
-        return Result(status, *capfd.readouterr())
-
-    return run
-
-
-def test_check_says_ok_and_what_there_is(people: Written, ikebana: Callable[..., Result]) -> None:
+def test_check_says_ok_and_what_there_is(people: Written, command: Command) -> None:
     """Aborted records are not seen, and what no progress covers is counted apart."""
-    result = ikebana("check", people.name)
+    result = command("check", people.name)
 
     assert result.out.splitlines() == [
         f"{people.name}: 2 batches, 5 updates, frontier 20",
@@ -98,44 +55,70 @@ def test_check_says_ok_and_what_there_is(people: Written, ikebana: Callable[...,
     assert result.status == 0
 
 
-def test_check_takes_a_batch_that_was_published_twice(
-    people: Written, ikebana: Callable[..., Result]
+def published_twice(topic: Written) -> None:
+    topic.batch(FIRST, 10)
+    topic.publish(topic.progress(30, 0))
+    topic.batch([], 40)
+
+
+def a_second_value(topic: Written) -> None:
+    topic.batch(FIRST, 10)
+    topic.batch([(0, b'"frank"', b'"oz"', 12, 1)], 20)
+
+
+def a_record_more(topic: Written) -> None:
+    topic.updates(FIRST)
+    topic.progress(30, 3)
+
+
+def a_gap(topic: Written) -> None:
+    topic.batch(FIRST, 10)
+    topic.batches += 1
+    topic.batch(SECOND, 20)
+
+
+def made_anew(topic: Written) -> None:
+    topic.publish(ProgressRecord("c", "p", topic.name, 0, 0, 30, 1, {0: 900, 1: 9}, "upserts"))
+
+
+@pytest.mark.parametrize(
+    ("write", "command_name", "status", "said"),
+    [
+        # A repeated progress record counts once, also when it ends later.
+        (published_twice, "check", 0, "3 batches, 4 updates, frontier 40"),
+        (a_record_more, "check", 1, 'batch 0 of "NAME" has 4 updates, its progress counts 3'),
+        # Three updates and a transaction's marker lie before it.
+        (a_second_value, "check", 1, "NAME[0]@4: after time 12, in batch 1, this key holds 2"),
+        (made_anew, "check", 1, "cannot read NAME[0] up to offset 900"),
+        (a_gap, "snapshot", 1, "follows batch 0"),
+        # These are neither right nor wrong.
+        (
+            lambda topic: topic.updates(FIRST),
+            "check",
+            2,
+            'NAME: 4 updates\nnot verifiable: "NAME.progress" holds no progress\n',
+        ),
+        (lambda topic: topic.batch([], 10), "check", 2, 'nothing is published yet in "NAME"\n'),
+    ],
+)
+def test_what_a_topic_has_is_judged(
+    written: Written,
+    command: Command,
+    write: Callable[[Written], object],
+    command_name: str,
+    status: int,
+    said: str,
 ) -> None:
-    """A repeated progress record counts once, also when it ends later."""
-    people.publish(people.progress(30, 1))
-    people.batch([], 40)
-    result = ikebana("check", people.name)
+    """By its progress and its promise; the place of a fault is topic, partition and offset."""
+    write(written)
+    result = command(command_name, written.name)
 
-    assert "4 batches, 6 updates, frontier 40" in result.out
-    assert result.status == 0
-
-
-def test_check_counts_the_records_of_a_batch(
-    people: Written, ikebana: Callable[..., Result]
-) -> None:
-    """A batch that has a record more than its progress counts is an offence."""
-    people.progress(30, 0)
-    result = ikebana("check", people.name)
-
-    assert f'batch 2 of "{people.name}" has 1 update, its progress counts 0' in result.out
-    assert result.status == 1
-
-
-def test_check_names_the_record_that_breaks_the_promise(
-    written: Written, ikebana: Callable[..., Result]
-) -> None:
-    """The place of a second value is its topic, partition and offset."""
-    written.batch(FIRST, 10)
-    written.batch([(0, b'"frank"', b'"oz"', 12, 1)], 20)
-    result = ikebana("check", written.name)
-
-    # Three updates and a transaction's marker lie before it.
-    assert f"{written.name}[0]@4: after time 12, in batch 1, this key holds 2" in result.out
-    assert result.status == 1
+    assert said.replace("NAME", written.name) in result.out + result.err
+    assert result.status == status
 
 
 def test_commands_read_a_topic_whose_promise_edits_have_changed(
-    written: Written, ikebana: Callable[..., Result]
+    written: Written, command: Command
 ) -> None:
     """Weaker and then stronger: every one of them stopped for ever at the first such batch."""
     written.batch(FIRST, 10)
@@ -149,9 +132,9 @@ def test_commands_read_a_topic_whose_promise_edits_have_changed(
         (0, b'"frank"', b'"oz"', 30, -1), (1, b'"grace"', b'"hopper"', 30, 1),
     ]  # fmt: skip
     written.batch(mended, 40)
-    check, snapshot = ikebana("check", written.name), ikebana("snapshot", written.name)
-    follow = ikebana("follow", written.name, "--until", "40")
-    compact = ikebana("compact", written.name)
+    check, snapshot = command("check", written.name), command("snapshot", written.name)
+    follow = command("follow", written.name, "--until", "40")
+    compact = command("compact", written.name)
 
     assert "accumulated: 2 keys, 2 values, 2 with their counts" in check.out
     assert check.out.endswith("ok\n")
@@ -160,30 +143,14 @@ def test_commands_read_a_topic_whose_promise_edits_have_changed(
 
     written.batch([(0, b'"frank"', b'"oz"', 45, 1)], 50)
     assert (
-        "after time 45, in batch 5, this key holds 2 values" in ikebana("check", written.name).out
+        "after time 45, in batch 5, this key holds 2 values" in command("check", written.name).out
     )
 
 
-def test_check_without_progress_is_not_verifiable(
-    written: Written, ikebana: Callable[..., Result]
-) -> None:
-    """Updates without any progress are neither ok nor an offence: exit status 2."""
-    written.updates(FIRST)
-    result = ikebana("check", written.name)
-
-    assert result.out.splitlines() == [
-        f"{written.name}: 4 updates",
-        f'not verifiable: "{written.name}.progress" holds no progress',
-    ]
-    assert result.status == 2
-
-
-def test_check_starts_where_progress_starts(
-    people: Written, ikebana: Callable[..., Result]
-) -> None:
+def test_check_starts_where_progress_starts(people: Written, command: Command) -> None:
     """With its oldest progress deleted, a topic is verified from a time that is told."""
     people.delete_before(people.name + ".progress", 0, 2)
-    result = ikebana("check", people.name)
+    result = command("check", people.name)
 
     assert f"{people.name}: 1 batch, 1 update, frontier 20" in result.out
     assert "verified from time 10: earlier progress was deleted, so 4 updates before" in result.out
@@ -191,24 +158,22 @@ def test_check_starts_where_progress_starts(
     assert result.status == 0
 
 
-def test_a_topic_without_its_beginning_is_refused(
-    people: Written, ikebana: Callable[..., Result]
-) -> None:
+def test_a_topic_without_its_beginning_is_refused(people: Written, command: Command) -> None:
     """Nothing can be accumulated from a topic whose first records are gone."""
     people.delete_before(people.name, 0, 3)
     gone = f"the beginning of {people.name}[0] was deleted"
-    check, snapshot = ikebana("check", people.name), ikebana("snapshot", people.name)
-    follow = ikebana("follow", people.name, "--until", "20")
+    check, snapshot = command("check", people.name), command("snapshot", people.name)
+    follow = command("follow", people.name, "--until", "20")
 
     assert (check.status, snapshot.status, follow.status) == (2, 1, 1)
     assert f"not verifiable: {gone}" in check.out
     assert gone in snapshot.err
     assert gone in follow.err
-    assert ikebana("follow", people.name, "--from", "now", "--until", "20").status == 0
+    assert command("follow", people.name, "--from", "now", "--until", "20").status == 0
 
 
 def test_a_partition_that_is_added_later_is_read_from_its_beginning(
-    people: Written, ikebana: Callable[..., Result]
+    people: Written, command: Command
 ) -> None:
     """Older progress does not name it, and newer does."""
     topics.add_partitions(people.admin, people.name, 3)
@@ -216,7 +181,7 @@ def test_a_partition_that_is_added_later_is_read_from_its_beginning(
     people.connect()
     people.updates([(2, b'"ada"', b'"lovelace"', 26, 1)])
     people.progress(30, 2)
-    check, snapshot = ikebana("check", people.name), ikebana("snapshot", people.name)
+    check, snapshot = command("check", people.name), command("snapshot", people.name)
 
     assert (check.status, snapshot.status) == (0, 0)
     assert json.loads(snapshot.out.splitlines()[0]) == {
@@ -236,13 +201,10 @@ def test_a_partition_that_is_added_later_is_read_from_its_beginning(
     ],
 )
 def test_a_snapshot_is_the_sum_up_to_its_time(
-    people: Written,
-    ikebana: Callable[..., Result],
-    as_of: str | None,
-    expected: list[tuple[str, object]],
+    people: Written, command: Command, as_of: str | None, expected: list[tuple[str, object]]
 ) -> None:
     """Lines are ordered by key bytes; JSON data are printed as JSON."""
-    result = ikebana("snapshot", people.name, *(["--as-of", as_of] if as_of else []))
+    result = command("snapshot", people.name, *(["--as-of", as_of] if as_of else []))
     lines = [json.loads(line) for line in result.out.splitlines()]
 
     assert lines == [{"key": key, "value": value, "count": 1} for key, value in expected]
@@ -257,28 +219,32 @@ def test_a_snapshot_is_the_sum_up_to_its_time(
     ],
 )
 def test_a_snapshot_of_a_time_that_is_not_closed_is_refused(
-    people: Written, ikebana: Callable[..., Result], as_of: str, said: str
+    people: Written, command: Command, as_of: str, said: str
 ) -> None:
     """The error names the frontier and what to do."""
-    result = ikebana("snapshot", people.name, "--as-of", as_of)
+    result = command("snapshot", people.name, "--as-of", as_of)
 
     assert result.out == ""
     assert f"as of {as_of}: {said}" in result.err
     assert result.status == 1
 
 
-def test_a_snapshot_prints_all_keys_in_one_way(
-    written: Written, ikebana: Callable[..., Result]
-) -> None:
+def test_a_snapshot_prints_all_keys_in_one_way(written: Written, command: Command) -> None:
     """One key that is no JSON makes strings of all; values are on their own."""
     written.batch([(0, b"7", b"\xff", 1, 1), (1, b"N7", b"{}", 1, 1), (1, None, b"", 1, 1)], 2)
-    result = ikebana("snapshot", written.name)
+    result = command("snapshot", written.name)
 
     assert [json.loads(line) for line in result.out.splitlines()] == [
         {"key": None, "value": {"base64": ""}, "count": 1},
         {"key": "7", "value": {"base64": "/w=="}, "count": 1},
         {"key": "N7", "value": {"base64": "e30="}, "count": 1},
     ]
+
+
+def table_of(written: Written, output: str) -> bytes:
+    """A snapshot as bytes, which have to be a program's own."""
+    given = ["snapshot", written.name, "--output", output, "--bootstrap-servers", written.servers]
+    return subprocess.run([*COMMAND, *given], check=True, capture_output=True).stdout
 
 
 @pytest.mark.parametrize("output", ["csv", "parquet", "arrow"])
@@ -291,9 +257,7 @@ def test_a_snapshot_is_a_table_with_columns(written: Written, output: str) -> No
         ],
         10,
     )
-    command = [*COMMAND, "snapshot", written.name, "--output", output]
-    command += ["--bootstrap-servers", written.servers]
-    printed = subprocess.run(command, check=True, capture_output=True).stdout
+    printed = table_of(written, output)
 
     if output == "csv":
         assert printed.decode().splitlines() == [
@@ -318,11 +282,7 @@ def test_a_snapshot_has_the_types_that_progress_tells(written: Written) -> None:
     written.columns = {"price": "DECIMAL(38,2)", "day": "DATE", "l": "BIGINT[]", "s": "HUGEINT"}
     value = b'{"day":"2024-02-29","l":[1],"price":12345678901234567890.25,"s":80}'
     written.batch([(0, b"1", value, 1, 1)], 10)
-    command = [*COMMAND, "snapshot", written.name, "--output", "parquet"]
-    command += ["--bootstrap-servers", written.servers]
-    printed = subprocess.run(command, check=True, capture_output=True).stdout
-
-    (row,) = parquet.read_table(pa.BufferReader(printed)).to_pylist()
+    (row,) = parquet.read_table(pa.BufferReader(table_of(written, "parquet"))).to_pylist()
 
     assert row == {
         **{"key": 1, "day": datetime.date(2024, 2, 29), "l": [1], "s": Decimal(80), "count": 1},
@@ -330,77 +290,36 @@ def test_a_snapshot_has_the_types_that_progress_tells(written: Written) -> None:
     }
 
 
-def test_sql_has_the_types_that_progress_tells(
-    written: Written, ikebana: Callable[..., Result]
-) -> None:
+def test_sql_has_the_types_that_progress_tells(written: Written, command: Command) -> None:
     """A sum of whole numbers is a number, and money is exact."""
     written.columns = {"price": "DECIMAL(10,2)", "n": "BIGINT"}
     written.batch([(0, b"%d" % n, b'{"n":40,"price":0.10}', 1, 1) for n in range(2)], 10)
 
     query = f'SELECT sum(n) AS n, sum(price) AS p FROM "{written.name}"'
-    result = ikebana("sql", query, written.name, "--output", "json")
+    result = command("sql", query, written.name, "--output", "json")
 
     assert result.out.strip() == '{"n":80,"p":0.20}'
 
 
-def test_a_snapshot_refuses_progress_with_a_gap(
-    written: Written, ikebana: Callable[..., Result]
-) -> None:
-    """A collection is not made of batches that do not follow each other."""
-    written.batch(FIRST, 10)
-    written.batches += 1
-    written.batch(SECOND, 20)
-    result = ikebana("snapshot", written.name)
-
-    assert "follows batch 0" in result.err
-    assert result.status == 1
-
-
-def test_a_topic_that_was_made_anew_is_named(
-    people: Written, ikebana: Callable[..., Result]
-) -> None:
-    """Progress that names offsets that are not there is an error at once."""
-    beyond = ProgressRecord("c", "p", people.name, 2, 20, 30, 1, {0: 900, 1: 9}, "upserts")
-    people.publish(beyond)
-    result = ikebana("check", people.name)
-
-    assert f"cannot read {people.name}[0] up to offset 900" in result.err
-    assert result.status == 1
-
-
-def test_a_topic_that_does_not_exist_is_named(ikebana: Callable[..., Result]) -> None:
-    """Reading does not make topics."""
-    for command in ("check", "snapshot", "follow"):
-        result = ikebana(command, "no-such-topic")
-
-        assert 'cannot read topic "no-such-topic": it does not exist' in result.err
-        assert result.status == 1
-
-
 def test_client_settings_come_from_a_file(
-    people: Written,
-    ikebana: Callable[..., Result],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    people: Written, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line is key=value; a mistake names the file and line, or the setting, once."""
     monkeypatch.delenv("IKEBANA_BOOTSTRAP_SERVERS")
     config = tmp_path / "client.properties"
     config.write_text(f"# ours\n\nbootstrap.servers = {people.servers}\nclient.id=reader\n")
-    assert ikebana("check", people.name, "--config", str(config)).status == 0
+    assert command("check", people.name, "--config", str(config)).status == 0
 
     config.write_text("client.id\n")
-    assert "line 1 is no key=value" in ikebana("check", "t", "--config", str(config)).err
+    assert "line 1 is no key=value" in command("check", "t", "--config", str(config)).err
 
     config.write_text("no.such.setting=1\n")
-    assert "no.such.setting" in ikebana("check", "t", "--config", str(config)).err
+    assert "no.such.setting" in command("check", "t", "--config", str(config)).err
 
 
-def test_follow_prints_updates_and_frontiers(
-    people: Written, ikebana: Callable[..., Result]
-) -> None:
+def test_follow_prints_updates_and_frontiers(people: Written, command: Command) -> None:
     """A line for each update by time, one for each frontier, and a sum at the end."""
-    result = ikebana("follow", people.name, "--until", "20")
+    result = command("follow", people.name, "--until", "20")
 
     assert result.out.splitlines() == [
         '1 +1 "frank" "mcsherry"',
@@ -415,11 +334,9 @@ def test_follow_prints_updates_and_frontiers(
     assert result.status == 0
 
 
-def test_follow_shows_as_many_updates_as_asked(
-    people: Written, ikebana: Callable[..., Result]
-) -> None:
+def test_follow_shows_as_many_updates_as_asked(people: Written, command: Command) -> None:
     """What is left out of a batch is counted."""
-    result = ikebana("follow", people.name, "--until", "10", "--updates", "1")
+    result = command("follow", people.name, "--until", "10", "--updates", "1")
 
     assert result.out.splitlines() == [
         '1 +1 "frank" "mcsherry"',
@@ -499,58 +416,35 @@ def test_the_consumer_of_the_docs_is_right(people: Written) -> None:
     ]
 
 
-def test_check_of_nothing_published_is_not_verifiable(
-    written: Written, ikebana: Callable[..., Result]
-) -> None:
-    """Batches without any update say nothing of what the topic will hold: exit status 2."""
-    written.batch([], 10)
-    result = ikebana("check", written.name)
-
-    last = result.out.splitlines()[-1]
-    assert last == f'not verifiable: nothing is published yet in "{written.name}"'
-    assert result.status == 2
-
-
-@pytest.mark.parametrize("command", ["follow", "snapshot"])
-def test_a_topic_that_is_no_output_is_refused(
-    command: str, written: Written, ikebana: Callable[..., Result]
-) -> None:
-    """At once, instead of waiting for progress that never comes."""
-    result = ikebana(command, f"{written.name}.progress")
-
-    assert f'"{written.name}.progress" is no output of a pipeline' in result.err
-    assert result.status == 1
+def test_a_topic_that_is_no_output_is_refused(written: Written, command: Command) -> None:
+    """At once, instead of waiting for progress that never comes; `check` cannot verify it."""
+    name = f"{written.name}.progress"
+    for reading in ("follow", "snapshot"):
+        result = command(reading, name)
+        assert f'"{name}" is no output of a pipeline' in result.err
+        assert result.status == 1
+    checked = command("check", name)
+    assert '.progress.progress" does not exist: this is no output' in checked.out
+    assert checked.status == 2
 
 
-def test_check_of_a_topic_that_is_no_output_is_not_verifiable(
-    written: Written, ikebana: Callable[..., Result]
-) -> None:
-    """It has no progress topic."""
-    result = ikebana("check", f"{written.name}.progress")
+@pytest.mark.parametrize("name", ["no-such-topic", "no name of a topic!", ""])
+def test_a_topic_that_does_not_exist_is_named(name: str, command: Command) -> None:
+    """Reading does not make topics, and some names none can have."""
+    for reading in ("follow", "check", "snapshot"):
+        result = command(reading, name)
 
-    assert '.progress.progress" does not exist: this is no output' in result.out
-    assert result.status == 2
-
-
-@pytest.mark.parametrize("name", ["no name of a topic!", ""])
-def test_a_name_that_no_topic_can_have_is_refused(
-    name: str, ikebana: Callable[..., Result]
-) -> None:
-    """As one that does not exist."""
-    for command in ("follow", "check", "snapshot"):
-        assert f'cannot read topic "{name}": it does not exist' in ikebana(command, name).err
+        assert f'cannot read topic "{name}": it does not exist' in result.err
+        assert result.status == 1
 
 
 def test_errors_that_stand_are_listed_with_their_records(
-    broker: Broker,
-    tmp_path: Path,
-    topic_name: Callable[[str], str],
-    ikebana: Callable[..., Result],
+    servers: str, tmp_path: Path, topic_name: Callable[[str], str], command: Command
 ) -> None:
     """What was retracted is not there; a record is fetched, unless it is gone."""
     name = topic_name("pipeline")
-    errors = Written(broker.bootstrap_servers, f"{name}.errors", "collection")
-    source = Written(broker.bootstrap_servers, f"{name}.in")
+    errors = Written(servers, f"{name}.errors", "collection")
+    source = Written(servers, f"{name}.in")
     source.updates([(1, b'"frank"', b"{", 0, 1), (1, b'"oz"', b"[", 0, 1)])
     source.delete_before(source.name, 1, 1)
     bad, gone, solved = (
@@ -567,10 +461,10 @@ def test_errors_that_stand_are_listed_with_their_records(
         f"inputs: {{rows: {{topic: {source.name}}}}}\n"
         "operators: {current: {upsert: rows}}\n"
         f"outputs: {{out: {{from: current, topic: {name}.out}}}}\n"
-        f"kafka: {{bootstrap.servers: '{broker.bootstrap_servers}'}}\n"
+        f"kafka: {{bootstrap.servers: '{servers}'}}\n"
     )
 
-    result = ikebana("errors", str(path), "--records", "--json")
+    result = command("errors", str(path), "--records", "--json")
     found = [json.loads(line) for line in result.out.splitlines()]
     assert result.status == 0
     assert [(f["at"], f["count"], f["reason"], f["offset"], f["key"]) for f in found] == [
@@ -581,7 +475,7 @@ def test_errors_that_stand_are_listed_with_their_records(
     records = [f["record"] for f in found]
     assert records == [{"key": "oz", "value": "["}, None, None]
 
-    table = ikebana("errors", str(path), "--records").out
+    table = command("errors", str(path), "--records").out
     assert f"{source.name}[1]@1" in table
     assert "gone" in table
     assert f"{name}.errors: 4 errors, frontier {at + 4} (2023-11-14T22:13:20.504Z)" in table

@@ -1,6 +1,7 @@
 """Output topics that are written by hand, as a pipeline writes them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from confluent_kafka import TopicPartition
 
@@ -11,6 +12,25 @@ from support.waiting import wait_until
 
 # Partition, key, value, time, diff.
 Row = tuple[int, bytes | None, bytes, int, int]
+
+FIRST: list[Row] = [
+    (0, b'"frank"', b'"mcsherry"', 1, 1),
+    (0, b'"frank"', b'"zappa"', 5, 1),
+    (0, b'"frank"', b'"mcsherry"', 5, -1),
+    (1, b'"david"', b'{"born": 1947}', 7, 1),
+]
+SECOND: list[Row] = [(1, b'"david"', b'{"born": 1947}', 12, -1)]
+
+
+class Result(NamedTuple):
+    """What a command over topics printed, and how it ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Result]
 
 
 class Written:
