@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from ikebana import Column, Input, Linear, Output, Plan, Upsert
 from ikebana.codecs import avro_compiler
-from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.formats import Format, KeyFormat
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.linear.steps import project
-from support.avro_messages import message
+from support.avro_messages import KnownSchemas, message
 from support.connect_avro import schema_of
 from support.connector_values import Node, node_of, struct
 from support.strategies import unhurried
@@ -82,19 +81,8 @@ def declared(kinds: list[str | None]) -> tuple[Column, ...]:
     return tuple(Column(name, kind) for name, kind in known.items())
 
 
-class Known:
-    """A registry with one schema."""
-
-    def __init__(self, schema: Any) -> None:
-        self.schema = schema
-
-    def parsed(self, id: int | str) -> object:  # noqa: A002 -- as registries call it
-        """The schema."""
-        return self_contained(self.schema)
-
-
 def require_same(
-    form: Format, kinds: list[str | None], messages: list[Any], known: Known | None = None
+    form: Format, kinds: list[str | None], messages: list[Any], known: KnownSchemas | None = None
 ) -> None:
     """Whoever reads which columns, the same messages are errors; results are those unpushed."""
     columns = declared(kinds)
@@ -160,13 +148,13 @@ def test_in_avro(flat: bool, program: bool, data: st.DataObject) -> None:  # noq
     nodes = {f"c{at}": NODES[name] for at, name in enumerate(names)}
     row = struct("Row", id=node_of("int64"), **nodes)
     schema = row if flat else struct("Envelope", before=row, after=row, op=node_of("string"))
-    known = Known(schema_of(schema))
+    known = KnownSchemas({1: schema_of(schema)})
     messages = []
     for at in range(data.draw(st.integers(2, 4))):
         values = [data.draw(st.sampled_from(AVRO_VALUES[name])) for name in names]
         after = {"id": at, "c0": values[0], "c1": values[1]}
         event = after if flat else {"before": after, "after": after, "op": "c"}
-        messages.append(message(1, known.schema, event))
+        messages.append(message(1, known.schemas[1], event))
     types = [
         TYPES.get(n, "JSON") if k == "declared" else k for n, k in zip(names, kinds, strict=True)
     ]

@@ -16,8 +16,8 @@ import fastavro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
 from ikebana.processor.authoring.proposing.formats import Sample
+from support.avro_messages import KnownSchemas
 from support.proposed import run_of
 
 CONNECT = "org.apache.kafka.connect.data"
@@ -193,16 +193,6 @@ def of_connect(draw: st.DrawFn) -> Given:
     return Given(samples, rows)
 
 
-class _Schemas:
-    def __init__(self, *schemas: Any) -> None:
-        self._schemas = dict(enumerate(schemas, 1))
-
-    def parsed(self, id: int | str) -> object:  # noqa: A002
-        if id not in self._schemas:
-            raise SchemaUnknown
-        return self_contained(self._schemas[int(id)])
-
-
 def _encoded(schema: Any, data: Any) -> bytes:
     body = BytesIO()
     fastavro.schemaless_writer(body, fastavro.parse_schema(schema), data)
@@ -247,7 +237,7 @@ def of_avro(draw: st.DrawFn) -> Given:
             packed = ">I" if framing == "confluent" else ">Q"
             key, value = (b"\0" + struct.pack(packed, n) + p for n, p in ((1, key), (2, value)))
         samples.append(Sample(key if keyed else None, value, headers))
-    return Given(samples, told, _Schemas(key_schema, schema))
+    return Given(samples, told, KnownSchemas({1: key_schema, 2: schema}))
 
 
 @st.composite

@@ -14,7 +14,7 @@ from ikebana.arrangements.update import Update, consolidate
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.linear.steps import Step, project, rekey, select, where
 from ikebana.processor.planning.plan import InputMode
-from support.connector_histories import FORMS, Happening, Known, happenings, in_avro, messages
+from support.connector_histories import FORMS, KNOWN, Happening, happenings, in_avro, messages
 from support.strategies import unhurried
 
 OF_KEY = where("key->>'id' <> '1'")
@@ -47,7 +47,7 @@ def plan_of(source: Input, *names: str) -> Plan:
 
 def outcome(plan: Plan, records: list[tuple[Any, Any, int]], *, pushed: bool) -> dict[str, Any]:
     """All that the outputs have in the end, with data as text, so that 1 is not true."""
-    evaluation = Evaluation(plan, optimized=pushed, schemas=Known())
+    evaluation = Evaluation(plan, optimized=pushed, schemas=KNOWN)
     found = evaluation.advance({"t": records}, 1_000)
     return {
         name: sorted(

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format
 from ikebana.processor.planning.plan import Input, InputMode
-from support.avro_messages import message
+from support.avro_messages import KnownSchemas, message
 
 Row = dict[str, Any]
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -269,14 +268,7 @@ SCHEMAS: dict[int | str, Any] = {
     2: _schema(younger=False),
     3: _schema(younger=True),
 }
-
-
-class Known:
-    """The schemas of these messages, as a registry has them."""
-
-    def parsed(self, id: int | str) -> object:  # noqa: A002 -- as the protocol has it
-        """The schema of an id."""
-        return self_contained(SCHEMAS[id])
+KNOWN = KnownSchemas(SCHEMAS)
 
 
 def in_avro(number: int, data: Any) -> bytes:

@@ -1,11 +1,8 @@
 """Rows of twelve columns, in JSON and in Avro, of which work and time are measured."""
 
-import io
 from typing import Any
 
-import fastavro
-
-from ikebana.codecs.avro_schema import self_contained
+from support.avro_messages import KnownSchemas
 
 
 def row(at: int) -> dict[str, Any]:
@@ -40,16 +37,4 @@ EVENT = {
     ],
 }
 KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
-
-
-class Known:
-    """Schemas by id, as a registry has them."""
-
-    def parsed(self, id: int | str) -> object:  # noqa: A002
-        return self_contained({1: KEY, 2: EVENT}[int(id)])
-
-
-def in_avro(number: int, schema: Any, data: Any) -> bytes:
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), data)
-    return b"\0" + number.to_bytes(4, "big") + out.getvalue()
+KNOWN = KnownSchemas({1: KEY, 2: EVENT})

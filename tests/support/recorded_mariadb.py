@@ -15,7 +15,7 @@ import fastavro
 import msgspec
 from confluent_kafka import Message
 
-from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
+from support.avro_messages import KnownSchemas
 
 FOLDER = Path(__file__).parents[1] / "golden" / "mariadb_captured"
 
@@ -50,17 +50,8 @@ class Recorded(msgspec.Struct, frozen=True):
         return key, value, [(name, bytes.fromhex(data)) for name, data in self.headers.items()]
 
 
-class Schemas:
-    """Writers' schemas by their ids, as a registry has them."""
-
-    def __init__(self, schemas: dict[int, Any]) -> None:
-        self.schemas = schemas
-
-    def parsed(self, id: int | str) -> object:  # noqa: A002
-        """The schema of an id."""
-        if id not in self.schemas:
-            raise SchemaUnknown
-        return self_contained(self.schemas[int(id)])
+class Schemas(KnownSchemas):
+    """Writers' schemas by their ids."""
 
     def plain(self, recorded: Recorded) -> tuple[Any, Any]:
         """Key and value read by fastavro, and by what the registry has of their schemas."""

@@ -3,7 +3,6 @@
 import json
 import random
 import struct
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,29 +14,15 @@ from hypothesis import strategies as st
 from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder, AvroUpserts
 from ikebana.codecs.avro_compiler import ALL, Fields
-from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
+from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.change import Change, Needs
 from ikebana.codecs.column_encodings import encoding
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
-from support.avro_messages import body
+from support.avro_messages import KnownSchemas, body
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "avro").glob("*.json"))
 CONFLUENT = bytes(5)
-
-
-class Known:
-    """Schemas by id, as a registry has them."""
-
-    def __init__(self, schemas: Mapping[int | str, Any]) -> None:
-        self.asked: list[int | str] = []
-        self._schemas = schemas
-
-    def parsed(self, id: int | str) -> object:  # noqa: A002
-        self.asked.append(id)
-        if id not in self._schemas:
-            raise SchemaUnknown
-        return self_contained(self._schemas[id])
 
 
 def record(*fields: Any, name: str = "row") -> dict[str, Any]:
@@ -58,7 +43,7 @@ def number(value: int) -> bytes:
 def decoded(schema: Any, message: bytes, reader: Any = None, needs: Fields = ALL) -> Any:
     """Decode one body of a schema."""
     pinned = None if reader is None else json.dumps(reader)
-    return AvroDecoder(Known({0: schema}), pinned, needs=needs).decode(CONFLUENT + message)
+    return AvroDecoder(KnownSchemas({0: schema}), pinned, needs=needs).decode(CONFLUENT + message)
 
 
 def refused(schema: Any, message: bytes, reader: Any = None) -> str:
@@ -74,7 +59,7 @@ def test_golden_messages_decode_to_what_is_written_beside_them(file: Path) -> No
     """Every type, every logical type and Connect's, byte by byte."""
     golden = json.loads(file.read_text())
     message = bytes.fromhex(golden["message"])
-    decoder = AvroDecoder(Known({int.from_bytes(message[1:5], "big"): golden["schema"]}))
+    decoder = AvroDecoder(KnownSchemas({int.from_bytes(message[1:5], "big"): golden["schema"]}))
 
     assert canonical.write(decoder.decode(message)) == canonical.encode(golden["expected"])
 
@@ -95,7 +80,7 @@ def test_a_golden_message_that_is_cut_or_extended_anywhere_is_refused(file: Path
     """No prefix of a message is a message, nor is one with a byte more."""
     golden = json.loads(file.read_text())
     message = bytes.fromhex(golden["message"])
-    decoder = AvroDecoder(Known({int.from_bytes(message[1:5], "big"): golden["schema"]}))
+    decoder = AvroDecoder(KnownSchemas({int.from_bytes(message[1:5], "big"): golden["schema"]}))
 
     for end in range(len(message)):
         with pytest.raises(DecodeError):
@@ -242,7 +227,7 @@ V2 = record(
 
 def test_a_pinned_schema_has_every_writer_look_alike() -> None:
     """Defaults fill what the older writer lacks, and are of the field's own kind."""
-    known = Known({1: V1, 2: V2})
+    known = KnownSchemas({1: V1, 2: V2})
     decoder = AvroDecoder(known, json.dumps(V2))
     newer = {"id": 2, "mail": "m", "name": "b", "tags": [], "raw": b"", "price": b"\x01"}
     raw = record(
@@ -357,7 +342,7 @@ def test_a_schema_that_does_not_resolve_is_refused(
 def test_a_reader_schema_that_is_none_is_an_error_of_the_settings(schema: str) -> None:
     """It is told before any message is read."""
     with pytest.raises(ConfigError, match="cannot use the reader schema of the value"):
-        AvroDecoder(Known({}), schema)
+        AvroDecoder(KnownSchemas({}), schema)
 
 
 def test_only_wanted_fields_are_converted() -> None:
@@ -498,7 +483,7 @@ def test_damage_anywhere_raises_only_decode_errors_without_payload() -> None:
     """Of a thousand bodies with a byte changed, each is data or refused."""
     chance = random.Random(7)
     message = bytes.fromhex(TYPES["message"])
-    decoder = AvroDecoder(Known({42: TYPES["schema"]}))
+    decoder = AvroDecoder(KnownSchemas({42: TYPES["schema"]}))
     outcomes = set()
     for _ in range(1_000):
         damaged = bytearray(message)
@@ -515,7 +500,7 @@ def test_damage_anywhere_raises_only_decode_errors_without_payload() -> None:
 @given(st.binary(max_size=200), st.sampled_from(["", "0000000000", "0000000001", "0000000002"]))
 def test_any_bytes_are_data_or_refused(message: bytes, prefix: str) -> None:
     """Random bytes raise nothing else, with schemas that are flat, deep, pinned or unknown."""
-    known = Known({0: TYPES["schema"], 1: NODE})
+    known = KnownSchemas({0: TYPES["schema"], 1: NODE})
     for decoder in (AvroDecoder(known), AvroDecoder(known, json.dumps(V2))):
         try:
             decoder.decode(bytes.fromhex(prefix) + message)
@@ -528,7 +513,7 @@ def test_any_bytes_are_data_or_refused(message: bytes, prefix: str) -> None:
 
 KEY = record(("id", "long"), name="key")
 ROW = record(("id", "long"), ("name", ["null", "string"]), ("price", "double"))
-SCHEMAS = Known({0: KEY, 1: ROW, 2: "string"})
+SCHEMAS = KnownSchemas({0: KEY, 1: ROW, 2: "string"})
 ROW_BYTES = bytes([0, 0, 0, 0, 1]) + body(ROW, {"id": 1, "name": "a", "price": 2.0})
 KEY_BYTES = CONFLUENT + b"\2"
 

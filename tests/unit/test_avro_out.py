@@ -24,7 +24,6 @@ from ikebana import (
 from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder
 from ikebana.codecs.avro_out import key_schema, schemas, value_schema, writers
-from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.change import Needs
 from ikebana.codecs.debezium_avro import DebeziumAvro
 from ikebana.codecs.debezium_out import EnvelopeOrigin, to_envelopes
@@ -41,6 +40,7 @@ from ikebana.processor.kafka.own_topics import subjects_of
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.outputs import shape_of
 from ikebana.testing import Run
+from support.avro_messages import KnownSchemas
 
 MICROS = {
     "type": "long",
@@ -50,22 +50,16 @@ MICROS = {
 }
 
 
-class Given:
-    """The schemas of a shape by their ids, as a registry has them: 1 of keys, 2 of values."""
-
-    def __init__(self, shape: OutputShape) -> None:
-        self._schemas = dict(enumerate(schemas(shape), 1))
-
-    def parsed(self, id: int | str) -> object:  # noqa: A002 -- as in `Schemas`
-        assert isinstance(id, int)
-        return self_contained(json.loads(self._schemas[id]))
-
-
 def shaped(columns: dict[str, str], key: str = "BIGINT", *, envelope: bool = False) -> OutputShape:
     """A shape with these types."""
     return OutputShape(
         "shop.rows", parsed(key), tuple((n, parsed(t)) for n, t in columns.items()), envelope
     )
+
+
+def given(shape: OutputShape) -> KnownSchemas:
+    """The schemas of a shape by their ids: 1 of keys, 2 of values."""
+    return KnownSchemas(dict(enumerate(map(json.loads, schemas(shape)), 1)))
 
 
 def written(shape: OutputShape, value: Any, key: Any = 1) -> OutputMessage:
@@ -89,7 +83,7 @@ def refused(shape: OutputShape, value: Any, key: Any = 1) -> str:
 def read(shape: OutputShape, message: bytes | None, part: Any = "value") -> Any:
     """A message as our own input reads it."""
     assert message is not None
-    return AvroDecoder(Given(shape), part=part).decode(message)
+    return AvroDecoder(given(shape), part=part).decode(message)
 
 
 @pytest.mark.parametrize(
@@ -372,7 +366,7 @@ def test_envelopes_are_read_as_those_of_debezium() -> None:
         EnvelopeOrigin("p", "o"),
     )
     done, violations = encoded(writers(shape), messages)
-    codec = DebeziumAvro(Given(shape), Needs(before=True))
+    codec = DebeziumAvro(given(shape), Needs(before=True))
 
     found = [codec.changes(each.key, each.value, each.headers) for each in framed(done, Ids(1, 2))]
 

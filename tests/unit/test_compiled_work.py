@@ -24,7 +24,8 @@ from ikebana.processor.base.fast_paths import absent
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import half_join
 from ikebana.processor.kernels.arrange import Arrangement
-from support.measured_rows import EVENT, Known, event, in_avro, row
+from support.avro_messages import message
+from support.measured_rows import EVENT, KNOWN, event, row
 
 pytestmark = pytest.mark.skipif(bool(absent()), reason="the compiled code is not there")
 
@@ -59,12 +60,12 @@ def debezium_events() -> tuple[Callable[[], object], Callable[[], object]]:
 
 
 def avro_rows() -> tuple[Callable[[], object], Callable[[], object]]:
-    messages = [in_avro(2, EVENT, event(at)) for at in range(MESSAGES)]
-    compiled = AvroDecoder(Known(), takes=[Take(("after",))])
+    messages = [message(2, EVENT, event(at)) for at in range(MESSAGES)]
+    compiled = AvroDecoder(KNOWN, takes=[Take(("after",))])
     # The first message of a schema is decoded in Python.
     compiled.decode(messages[0])
     assert compiled.parts(messages[0])
-    python = AvroDecoder(Known(), needs=Fields({"after": ALL}))
+    python = AvroDecoder(KNOWN, needs=Fields({"after": ALL}))
     return (
         lambda: list(map(compiled.parts, messages)),
         lambda: [canonical.write(python.decode(message)["after"]) for message in messages],

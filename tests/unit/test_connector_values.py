@@ -6,12 +6,11 @@ import pytest
 
 from ikebana import Input, Linear, Output, Plan, Upsert
 from ikebana.codecs import avro_compiler, canonical, debezium, debezium_rows
-from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format, KeyFormat
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.linear.steps import select
-from support.avro_messages import message
+from support.avro_messages import KnownSchemas, message
 from support.connect_avro import schema_of, value_of
 from support.connector_values import BARE, VALUES, Bare, Node, Value, node_of, struct
 
@@ -49,19 +48,7 @@ FORMS = {
 }
 
 
-class Known:
-    """A registry with the schema of keys, 1, and of values, 2."""
-
-    def __init__(self, value: Any) -> None:
-        self.key = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
-        self.value = value
-
-    def parsed(self, id: int | str) -> object:  # noqa: A002 -- as registries call it
-        """The schema of keys or values."""
-        return self_contained(self.key if id == 1 else self.value)
-
-
-def record_of(values: list[Value], form: Form) -> tuple[tuple[Any, Any, int], Known | None]:
+def record_of(values: list[Value], form: Form) -> tuple[tuple[Any, Any, int], KnownSchemas | None]:
     """A message with a row of these columns, and what the registry knows of it."""
     columns = {f"c{at}": node_of(each.schema) for at, each in enumerate(values)}
     row = struct("Row", id=node_of("int64"), **columns)
@@ -69,9 +56,11 @@ def record_of(values: list[Value], form: Form) -> tuple[tuple[Any, Any, int], Kn
     schema = row if form.flat else struct("Envelope", before=row, after=row, op=node_of("string"))
     event: Any = after if form.flat else {"before": None, "after": after, "op": "c"}
     if form.avro:
-        known = Known(schema_of(schema))
-        framed = message(2, known.value, value_of(schema, event))
-        return (message(1, known.key, {"id": 1}), framed, 0), known
+        of_key = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
+        of_value = schema_of(schema)
+        framed = message(2, of_value, value_of(schema, event))
+        record = message(1, of_key, {"id": 1}), framed, 0
+        return record, KnownSchemas({1: of_key, 2: of_value})
     return ({"id": 1}, {"schema": schema, "payload": event} if form.schema else event, 0), None
 
 

@@ -2,7 +2,6 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs import canonical
-from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
 from ikebana.codecs.change import Change, Codec, Ignored, Needs
 from ikebana.codecs.debezium import Debezium
 from ikebana.codecs.debezium_avro import DebeziumAvro
 from ikebana.codecs.errors import DecodeError
-from support.avro_messages import body
+from support.avro_messages import KnownSchemas, body
 
 GOLDEN = json.loads(
     (Path(__file__).parents[1] / "golden" / "avro" / "debezium" / "customers.json").read_text()
@@ -25,19 +23,7 @@ PLACEHOLDER = "__debezium_unavailable_value"
 KEY_ID, VALUE_ID, OTHER_ID = (bytes([0, 0, 0, 0, number]) for number in (1, 2, 3))
 
 
-class Known:
-    """Schemas by id, as a registry has them."""
-
-    def __init__(self, schemas: Mapping[int | str, Any]) -> None:
-        self._schemas = schemas
-
-    def parsed(self, id: int | str) -> object:  # noqa: A002
-        if id not in self._schemas:
-            raise SchemaUnknown
-        return self_contained(self._schemas[id])
-
-
-GOLDEN_SCHEMAS = Known({1: GOLDEN["key_schema"], 2: GOLDEN["value_schema"]})
+GOLDEN_SCHEMAS = KnownSchemas({1: GOLDEN["key_schema"], 2: GOLDEN["value_schema"]})
 
 
 def from_hex(text: str | None) -> bytes | None:
@@ -101,7 +87,7 @@ ENVELOPE = {
     ],
 }
 KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "int"}]}
-SCHEMAS = Known({1: KEY, 2: ENVELOPE})
+SCHEMAS = KnownSchemas({1: KEY, 2: ENVELOPE})
 TABLE = {"db": "shop", "schema": "public", "table": "orders"}
 
 
@@ -240,7 +226,7 @@ def test_what_tells_of_no_row_is_ignored(fields: Any, data: Any, expected: Any) 
     schema = {
         "type": "record", "name": "other", "fields": [{"name": n, "type": t} for n, t in fields]
     }  # fmt: skip
-    codec = DebeziumAvro(Known({1: KEY, 3: schema}), Needs())
+    codec = DebeziumAvro(KnownSchemas({1: KEY, 3: schema}), Needs())
 
     assert codec.changes(KEY_ID + b"\2", OTHER_ID + body(schema, data), None) == Ignored(expected)
 
@@ -427,7 +413,7 @@ def test_a_reader_schema_fills_what_an_older_writer_did_not_have() -> None:
 
 def test_a_key_that_is_no_record_is_the_key() -> None:
     """It has no columns that `key` could name; then the row has."""
-    schemas = Known({1: "string", 2: ENVELOPE})
+    schemas = KnownSchemas({1: "string", 2: ENVELOPE})
     key = KEY_ID + body("string", "a")
     value = in_avro(None, event("c", None, row(id=1)))[1]
 

@@ -12,7 +12,7 @@ from ikebana.processor.authoring.proposing.look import look, notices
 from ikebana.processor.base.notices import KINDS, Board, Notice, counts
 from ikebana.processor.linear.steps import select
 from ikebana.processor.topics.messages import Message
-from support.connector_histories import FORMS, Happening, Known, messages
+from support.connector_histories import FORMS, KNOWN, Happening, messages
 
 ID = Column("id", "BIGINT")
 
@@ -35,7 +35,7 @@ def noticed(
         (Upsert("current", "customers"), Linear("v", "current", (select(e=expression),))),
         (Output("out", "v", "out"),),
     )
-    return notices(plan, source, found, look(source, found, Known()))
+    return notices(plan, source, found, look(source, found, KNOWN))
 
 
 def test_a_declared_column_that_no_message_has_is_named_with_the_columns_there_are() -> None:
@@ -99,7 +99,7 @@ def test_every_format_of_changes_tells_which_columns_its_messages_have(form: str
 
     def told(source: Input) -> list[tuple[str, str]]:
         plan = Plan("p", (source,), (Upsert("c", "t"),), (Output("o", "c", "o"),))
-        seen = look(source, found, Known())
+        seen = look(source, found, KNOWN)
         return [(each.kind, each.of) for each in notices(plan, source, found, seen)]
 
     assert told(source) == []

@@ -8,7 +8,7 @@ from ikebana import Input, Output, Plan, Upsert, evaluate
 from ikebana.codecs.formats import Format, KeyFormat
 from ikebana.processor.planning.plan import EventTime, StateMachine
 from ikebana.testing import Run
-from support.connector_histories import Known, in_avro
+from support.connector_histories import KNOWN, in_avro
 
 REASON = "could not decode key: it is null"
 
@@ -137,7 +137,7 @@ def test_keys_in_avro_may_be_null_too() -> None:
     for key, errors, rows in (((), [(0, 1), (1, -1), (1, 1), (2, -1)], 0), (("id",), [(2, 1)], 1)):
         plan = plan_of("avro", "avro", key=key)
 
-        found = evaluate(plan, {"t": records}, schemas=Known())
+        found = evaluate(plan, {"t": records}, schemas=KNOWN)
 
         assert [(u.time, u.diff) for u in found["errors"]] == errors
         assert len(found["o"]) == rows

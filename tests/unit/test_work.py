@@ -31,7 +31,8 @@ from ikebana.processor.topics.input_codec import codec_of
 from ikebana.processor.topics.intake import Intake
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.slices import Decoding
-from support.measured_rows import EVENT, KEY, Known, event, in_avro, row
+from support.avro_messages import message
+from support.measured_rows import EVENT, KEY, KNOWN, event, row
 from support.work import Work, work_of
 
 STORED = Path(__file__).parents[1] / "golden" / "work.json"
@@ -51,7 +52,7 @@ def decoding(source: Input, key: Callable[[int], bytes], value: Callable[[int], 
     """What decodes messages into packed rows for four shards."""
     plan = Plan("p", (source,), (Upsert("now", "in"),), (Output("out", "now", "out"),))
     physical = planner.physical(plan, optimized=False)
-    intake = Intake(source, codec_of(source, physical.readings["in"], Known()), physical)
+    intake = Intake(source, codec_of(source, physical.readings["in"], KNOWN), physical)
     messages = [Message(at, key(at), value(at)) for at in range(RECORDS)]
 
     def run() -> None:
@@ -115,8 +116,8 @@ WORK: dict[str, Callable[[], object]] = {
     ),
     "decoding debezium-avro": decoding(
         Input("in", ("t",), "debezium-avro", "avro"),
-        lambda at: in_avro(1, KEY, {"id": at}),
-        lambda at: in_avro(2, EVENT, event(at)),
+        lambda at: message(1, KEY, {"id": at}),
+        lambda at: message(2, EVENT, event(at)),
     ),
     "upsert, one time": upserting(0, 1),
     "upsert, a time for each": upserting(list(range(RECORDS)), RECORDS),
