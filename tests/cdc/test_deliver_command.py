@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from cdc.fetched import Unavailable
 from cdc.postgres import Postgres, running
 from ikebana.processor.kafka.broker import Broker
 from support.doc_blocks import named
+from support.http_answers import ask, ask_json
 from support.waiting import patient, wait_until
 from support.written_topics import Written
 
@@ -86,10 +86,8 @@ def test_the_tables_are_the_collections(server: Postgres, written: Written, ours
     url = first.stderr.readline().partition("serving ")[2].partition("/metrics")[0]
     written.batch([(0, b"N3", json.dumps({"at": "SFO"}).encode(), 5, 1)], 6)
     wait_until(lambda: len(rows(server)) == 2, 60, "the new row")
-    with urllib.request.urlopen(f"{url}/ready", timeout=30) as answer:
-        assert json.load(answer)["upper"] == 6
-    with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
-        assert 'ikebana_delivered_updates_total{sink="shop"} 1.0' in answer.read().decode()
+    assert ask_json(f"{url}/ready")[1]["upper"] == 6
+    assert 'ikebana_delivered_updates_total{sink="shop"} 1.0' in ask(f"{url}/metrics")[1]
 
     second = deliver(str(ours))
     wait_until(lambda: generation(server) == 4, 60, "the second instance")

@@ -3,8 +3,6 @@
 import json
 import re
 import stat
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,9 +17,10 @@ from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceTyp
 from ikebana.processor.cli.main import cli
 from support.certificates import Authority
 from support.guarded_pipelines import Guarded
+from support.http_answers import answer
 from support.pipeline_processes import Run
 from support.secured_broker import Rule, Secured
-from support.waiting import patient, wait_until
+from support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -63,7 +62,7 @@ def test_a_password_is_seen_nowhere_while_a_pipeline_runs_and_afterwards(
         url = _address(run)
         secured.committed(pipe.target, 2)
         secured.committed(f"{pipe.name}.errors", 1)
-        seen |= {f"page {path}": _page(url + path) for path in PAGES}
+        seen |= {f"page {path}": answer(url + path).body for path in PAGES}
         seen |= dict(_processes(run))
         seen |= dict(_files(pipe.folder))
         assert run.stop() == 0, run.text
@@ -131,16 +130,6 @@ def _address(run: Run) -> str:
     found = re.search(r"http://127\.0\.0\.1:\d+", run.text)
     assert found is not None
     return found[0]
-
-
-def _page(url: str) -> bytes:
-    try:
-        with urllib.request.urlopen(url, timeout=patient(30)) as answer:
-            found: bytes = answer.read()
-    except urllib.error.HTTPError as refusal:
-        # Such as /ready, before it is.
-        found = refusal.read()
-    return found
 
 
 def _processes(run: Run) -> Iterator[tuple[str, bytes]]:

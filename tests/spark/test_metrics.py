@@ -2,8 +2,6 @@
 
 import json
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -12,6 +10,7 @@ import pytest
 
 from ikebana.processor.kafka.broker import Broker
 from support import chart_metrics
+from support.http_answers import ask
 from support.pipeline_processes import Pipeline, create, produce, records_of, upserts
 from support.waiting import wait_until
 
@@ -29,15 +28,6 @@ class WithUi(Pipeline):
         return path
 
 
-def get(url: str) -> tuple[int, str]:
-    """Status and text of an answer."""
-    try:
-        with urllib.request.urlopen(url, timeout=30) as found:
-            return found.status, found.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
 def test_a_run_is_live_then_ready_and_says_all_that_is_watched(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -51,14 +41,14 @@ def test_a_run_is_live_then_ready_and_says_all_that_is_watched(
     with pipeline.start("--http", "127.0.0.1:0") as run:
         run.wait_for("serving http")
         url = re.findall(r"serving (\S+)/metrics", run.text)[0]
-        assert get(url + "/live")[0] == 200
-        early = get(url + "/ready")
+        assert ask(url + "/live")[0] == 200
+        early = ask(url + "/ready")
         run.wait_for("waiting for records")
-        wait_until(lambda: get(url + "/ready")[0] == 200, 120, "ready")
-        status, text = get(url + "/metrics")
+        wait_until(lambda: ask(url + "/ready")[0] == 200, 120, "ready")
+        status, text = ask(url + "/metrics")
         # Its first answer takes Spark longer than a scrape may, on a busy machine.
-        wait_until(lambda: get(url + "/metrics/spark")[0] == 200, 60, "Spark's UI answers")
-        spark_status, spark = get(url + "/metrics/spark")
+        wait_until(lambda: ask(url + "/metrics/spark")[0] == 200, 60, "Spark's UI answers")
+        spark_status, spark = ask(url + "/metrics/spark")
         assert run.stop() == 0, run.text
 
     assert early[0] == 503

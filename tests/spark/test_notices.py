@@ -1,8 +1,6 @@
 """A run over a topic that is not there yet, and over messages without a declared column."""
 
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,19 +11,12 @@ import ikebana as ik
 from ikebana.errors import SourceError
 from ikebana.processor.building.handle import PipelineRun
 from ikebana.processor.kafka.broker import Broker
+from support.http_answers import ask, ask_json
 from support.pipeline_processes import Pipeline, create, produce
 from support.waiting import patient, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
 ROWS = [(b"%d" % at, json.dumps({"id": at, "name": "x"}).encode()) for at in range(2)]
-
-
-def get(url: str) -> str:
-    try:
-        with urllib.request.urlopen(url, timeout=10) as found:
-            return str(found.read().decode())
-    except urllib.error.HTTPError as error:
-        return error.read().decode()
 
 
 def test_a_run_waits_for_its_topic_and_says_what_its_messages_lack(
@@ -42,7 +33,7 @@ def test_a_run_waits_for_its_topic_and_says_what_its_messages_lack(
         run.wait_for(f'waiting for topic "{source}" of input changes')
 
         def ready() -> dict[str, Any]:
-            found: dict[str, Any] = json.loads(get(url + "/ready"))
+            found: dict[str, Any] = ask_json(url + "/ready")[1]
             return found
 
         # The notice comes a moment before the step of the start.
@@ -56,7 +47,7 @@ def test_a_run_waits_for_its_topic_and_says_what_its_messages_lack(
         run.wait_for('warning: changes: no message of 2 has the column "nom", so it is null')
         run.wait_for('they have id, name; did you mean "name"?')
         assert [(each["kind"], each["of"]) for each in ready()["notices"]] == [("column", "nom")]
-        assert 'ikebana_notices{input="changes",kind="column"' in get(url + "/metrics")
+        assert 'ikebana_notices{input="changes",kind="column"' in ask(url + "/metrics")[1]
         produce(broker.bootstrap_servers, source, [(b"7", b'{"id": 7, "nom": "y"}')])
         wait_until(lambda: ready()["notices"] == [], 60, "no notice any more")
         assert run.text.count("warning: changes: no message") == 1

@@ -1,14 +1,10 @@
 """The console of `ikebana run --http` in a browser."""
 
 import base64
-import json
 import re
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -34,6 +30,7 @@ from ikebana.processor.watching.monitor import Monitor
 from ikebana.processor.watching.reports import BatchReport, Filling
 from ikebana.processor.watching.sinks import SinkFigures
 from support.browsers import chromium, looking, picture
+from support.http_answers import ask_json
 from support.watched_runs import NOTED, monitored
 
 PLAN = Plan(
@@ -198,16 +195,6 @@ LOOKING = RecordLookup(_read, _columns)
 TOKENS = guard.AccessLimits(Access.of_tokens([TOKEN]))
 
 
-def _asked(url: str, path: str, token: str | None = None) -> tuple[int, Any]:
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    request = urllib.request.Request(url + path, headers=headers)
-    try:
-        with urllib.request.urlopen(request, timeout=60) as found:
-            return found.status, json.load(found)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
-
-
 def test_notices_stand_on_the_first_page_while_they_hold(browser: Browser) -> None:
     """Their words, and since when; what messages have is not shown."""
     monitor = Monitor(PLAN, Health(HealthLimits(60, 900, 3600), time.monotonic))
@@ -226,7 +213,7 @@ def test_notices_stand_on_the_first_page_while_they_hold(browser: Browser) -> No
 def test_noted_records_are_told_by_their_places() -> None:
     """Without what they say."""
     with monitored(_noting()) as url:
-        status, found = _asked(url, "/v1/noted")
+        status, found = ask_json(url + "/v1/noted")
     error, late = found["noted"]
     assert (status, found["shows"]) == (200, False)
     assert (late["kind"], late["input"], late["count"]) == ("late", "orders", 12)
@@ -241,10 +228,10 @@ def test_records_are_shown_to_a_token_alone() -> None:
     late = "/v1/records?topic=orders&partition=1&offset=9"
     for looking_at in (None, LOOKING):
         with monitored(_noting(), looking=looking_at) as url:
-            assert _asked(url, late, TOKEN)[0] == 403
+            assert ask_json(url + late, token=TOKEN)[0] == 403
     with monitored(_noting(), TOKENS, LOOKING) as url:
-        assert _asked(url, late)[0] == 401
-        assert _asked(url, late, "wrong")[0] == 401
+        assert ask_json(url + late)[0] == 401
+        assert ask_json(url + late, token="wrong")[0] == 401
         for other in (
             "topic=orders&partition=1&offset=10",
             "topic=orders&partition=0&offset=9",
@@ -254,11 +241,11 @@ def test_records_are_shown_to_a_token_alone() -> None:
             "topic=orders&partition=1",
             "",
         ):
-            assert _asked(url, f"/v1/records?{other}", TOKEN)[0] == 404, other
-        status, found = _asked(url, late, TOKEN)
+            assert ask_json(url + f"/v1/records?{other}", token=TOKEN)[0] == 404, other
+        status, found = ask_json(url + late, token=TOKEN)
         assert (status, found["gone"]) == (200, False)
         assert base64.b64decode(found["value"]) == HOSTILE
-        gone = _asked(url, "/v1/records?topic=orders&partition=0&offset=8", TOKEN)[1]
+        gone = ask_json(url + "/v1/records?topic=orders&partition=0&offset=8", token=TOKEN)[1]
         assert (gone["gone"], gone["value"]) == (True, None)
 
 
@@ -266,11 +253,11 @@ def test_columns_are_named_to_a_token_alone() -> None:
     """Of inputs that there are."""
     orders = "/v1/columns?input=orders"
     with monitored(_noting()) as url:
-        assert _asked(url, orders, TOKEN)[0] == 403
+        assert ask_json(url + orders, token=TOKEN)[0] == 403
     with monitored(_noting(), TOKENS, LOOKING) as url:
-        assert _asked(url, orders)[0] == 401
-        assert _asked(url, "/v1/columns?input=nothing", TOKEN)[0] == 404
-        status, found = _asked(url, orders, TOKEN)
+        assert ask_json(url + orders)[0] == 401
+        assert ask_json(url + "/v1/columns?input=nothing", token=TOKEN)[0] == 404
+        status, found = ask_json(url + orders, token=TOKEN)
     assert (status, found["rows"], found["absent"]) == (200, 40, ["size"])
 
 
@@ -281,7 +268,9 @@ def test_brokers_that_do_not_answer_are_told() -> None:
         raise AwayError("the brokers do not answer", hint="Look at them.")
 
     with monitored(_noting(), TOKENS, RecordLookup(away, _columns)) as url:
-        status, found = _asked(url, "/v1/records?topic=orders&partition=1&offset=9", TOKEN)
+        status, found = ask_json(
+            url + "/v1/records?topic=orders&partition=1&offset=9", token=TOKEN
+        )
     told = {"error": "the brokers do not answer", "hint": "Look at them."}
     assert (status, found) == (502, told)
 
@@ -290,7 +279,7 @@ def test_a_long_record_is_cut() -> None:
     """What is left out is said."""
     looking_at = RecordLookup(lambda _: Record(None, b"x" * 100_000), _columns)
     with monitored(_noting(), TOKENS, looking_at) as url:
-        _, found = _asked(url, "/v1/records?topic=orders&partition=1&offset=9", TOKEN)
+        _, found = ask_json(url + "/v1/records?topic=orders&partition=1&offset=9", token=TOKEN)
     assert (found["key"], found["value_bytes"]) == (None, 100_000)
     assert len(base64.b64decode(found["value"])) == 65_536
 
@@ -399,7 +388,7 @@ def test_charts_begin_before_the_page_is_opened(
             monitor.trigger(None)
     monkeypatch.undo()
     with monitored(monitor) as url:
-        _, past = _asked(url, "/v1/history")
+        _, past = ask_json(url + "/v1/history")
         updates = past["series"]["open_orders"]["updates"]
         assert 119 <= len(past["at"]) <= 121
         assert all(5_000 <= b - a < 7_000 for a, b in pairwise(past["at"]))

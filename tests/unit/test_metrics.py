@@ -7,8 +7,6 @@ import socket
 import struct
 import subprocess
 import threading
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import promql_parser
@@ -38,6 +36,7 @@ from ikebana.processor.watching.reports import report as batch_report
 from ikebana.processor.watching.sinks import SinkFigures
 from support import chart_metrics
 from support.clocks import Clock
+from support.http_answers import ask
 from support.watched_runs import monitored
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "watching.md"
@@ -273,15 +272,15 @@ def test_what_is_read_and_waits_is_not_published(health: Health, clock: Clock) -
     monitor = Monitor(EVENTS, health)
     with monitored(monitor) as url:
         waits(monitor, InputsState(91, {"orders": 91}, [], ["orders"], ahead=False), 90, 0)
-        assert get(url + "/ready")[0] == 200
+        assert ask(url + "/ready")[0] == 200
         waits(monitor, HELD, 95, 22)
         monitor.trigger(None)
         clock.now += 61
         monitor.trigger(None)
-        status, text = get(url + "/ready")
-        metrics_told = get(url + "/metrics")[1]
+        status, text = ask(url + "/ready")
+        metrics_told = ask(url + "/metrics")[1]
         waits(monitor, InputsState(96, {"orders": 96}, [], ["orders"], ahead=False), 95, 0)
-        assert get(url + "/ready")[0] == 200
+        assert ask(url + "/ready")[0] == 200
 
     found = json.loads(text)
     assert status == 503
@@ -495,33 +494,24 @@ def test_every_metric_is_in_the_docs_with_its_labels() -> None:
     }
 
 
-def get(url: str) -> tuple[int, str]:
-    """Status and text of an answer."""
-    try:
-        with urllib.request.urlopen(url, timeout=10) as found:
-            return found.status, found.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
 def test_probes_are_answered_with_a_status_and_a_reason(health: Health, clock: Clock) -> None:
     """200 or 503, by the clock; what there is no such path for is told the paths."""
     with monitored(Monitor(plan_of(), health)) as url:
-        assert get(url + "/live") == (200, "live: 0 s since the last sign of life\n")
-        assert get(url + "/ready")[0] == 503
+        assert ask(url + "/live") == (200, "live: 0 s since the last sign of life\n")
+        assert ask(url + "/ready")[0] == 503
         health.idle()
-        status, text = get(url + "/ready?verbose")
+        status, text = ask(url + "/ready?verbose")
         told = {"ready": True, "reason": "ready: lag 0 s, limit 60 s", "lag_seconds": 0}
         told |= {"notices": []}
         assert (status, json.loads(text)) == (200, told)
         clock.now += 901
-        assert get(url + "/live")[0] == 503
-        assert get(url + "/metrics")[0] == 200
-        assert get(url + "/metrics/spark") == (
+        assert ask(url + "/live")[0] == 503
+        assert ask(url + "/metrics")[0] == 200
+        assert ask(url + "/metrics/spark") == (
             404,
             "Spark's UI is off: set spark.ui.enabled under spark in the file\n",
         )
-        assert get(url + "/nothing")[0] == 404
+        assert ask(url + "/nothing")[0] == 404
 
 
 def test_an_asker_that_hangs_up_leaves_no_trace(

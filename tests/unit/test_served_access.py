@@ -32,9 +32,9 @@ from ikebana.serving.service import Service
 from ikebana.serving.view import ArrangementView, Bounds
 from ikebana.serving.wire import ARROW
 from support.certificates import Authority
+from support.http_answers import answer
 from support.served_collections import Batch, Oracle, arrangement, closed
 from support.served_topics import MemoryTopics, answering, caught_up, serving
-from support.waiting import patient
 
 # Nothing that a reader of the columns id and city gets has this word.
 SECRET = "hidden"
@@ -107,16 +107,9 @@ def _ask(
     accept: str | None = None,
 ) -> tuple[int, str]:
     """Return status and text of an answer with its headers."""
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    if accept is not None:
-        headers["Accept"] = accept
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url + path, data, headers)
-    try:
-        with urllib.request.urlopen(request, timeout=patient(20)) as answer:
-            return answer.status, f"{answer.headers}{answer.read().decode('latin-1')}"
-    except urllib.error.HTTPError as error:
-        return error.code, f"{error.headers}{error.read().decode()}"
+    headers = {} if accept is None else {"Accept": accept}
+    found = answer(url + path, body, token, headers)
+    return found.status, f"{found.headers}{found.body.decode('latin-1')}"
 
 
 def _page(begin: bytes, time: int = 19) -> str:

@@ -21,6 +21,7 @@ from ikebana.errors import AwayError, ConfigError, SpaceError
 from ikebana.serving.operations import Position
 from ikebana.serving.service import Service
 from ikebana.serving.view import Bounds
+from support.http_answers import ask_json
 from support.served_topics import MemoryTopics, answering, caught_up, serving
 from support.waiting import patient, wait_until
 
@@ -28,16 +29,6 @@ NAME = "things"
 READ = f"/v1/collections/{NAME}"
 # So many that the first third of the file has nothing else.
 MANY = 3_000
-
-
-def _ask(url: str, body: Any = None) -> tuple[int, Any]:
-    """Return the status of an answer, and its JSON."""
-    data = None if body is None else json.dumps(body).encode()
-    try:
-        with urllib.request.urlopen(url, data, timeout=patient(20)) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
 
 
 @contextmanager
@@ -98,13 +89,13 @@ def test_a_damage_that_a_reader_meets_is_told_and_repaired(
     with serving(topics, tmp_path, NAME, say=said.append) as service:
         caught_up(service, topics, NAME)
         with answering(service) as url:
-            status, told = _ask(url + path, body)
+            status, told = ask_json(url + path, body)
             assert (status, "a local copy cannot be read now" in told["error"]) == (503, True)
             wait_until(lambda: bool(said), 20, "word of the damage")
             # The view of the damaged copy has not this time.
             topics.close(NAME, 20)
             caught_up(service, topics, NAME)
-            assert _ask(url + path, body)[0] == 200
+            assert ask_json(url + path, body)[0] == 200
             assert service.failure is None
     assert len(said) == 1
     assert f'the local copy of "{NAME}" is damaged: Corruption' in said[0]
@@ -135,13 +126,13 @@ def test_reads_between_two_copies_are_refused_by_name(
     with serving(topics, tmp_path, NAME) as service:
         caught_up(service, topics, NAME)
         with answering(service) as url:
-            before = _ask(f"{url}{READ}")[1]["disk_bytes"]
+            before = ask_json(f"{url}{READ}")[1]["disk_bytes"]
             service._followed[NAME]._let_go()
             for path in (f"{READ}/get?key=1", f"{READ}/scan?limit=1", f"{READ}/scan?limit=900"):
-                status, told = _ask(url + path)
+                status, told = ask_json(url + path)
                 assert (status, "being opened" in told["error"]) == (503, True)
-            assert _ask(f"{url}{READ}")[1]["disk_bytes"] == before
-            assert _ask(f"{url}/ready")[0] == 200
+            assert ask_json(f"{url}{READ}")[1]["disk_bytes"] == before
+            assert ask_json(f"{url}/ready")[0] == 200
 
 
 def test_a_copy_is_built_again_when_no_read_holds_it(topics: MemoryTopics, tmp_path: Path) -> None:
@@ -192,15 +183,15 @@ def test_a_token_is_refused_when_its_topic_was_made_anew(tmp_path: Path) -> None
         with _subscribed(url) as events:
             tokens = {f"/v1/subscribe?resume={next(events)[1]}"}
         for path in (f"{READ}/scan?limit=1", f"{READ}/changes?above=0&limit=1"):
-            page = _ask(url + path)[1]["page"]
+            page = ask_json(url + path)[1]["page"]
             tokens.add(f"{path}&page={page}")
-            assert _ask(f"{url}{path}&page={page}")[0] == 200
+            assert ask_json(f"{url}{path}&page={page}")[0] == 200
     topics.make_anew(NAME, "two")
     _things(topics, 12)
     with serving(topics, tmp_path, NAME) as service, answering(service) as url:
         caught_up(service, topics, NAME)
         for path in tokens:
-            status, told = _ask(url + path)
+            status, told = ask_json(url + path)
             assert status == 410, path
             assert "deleted and created again since" in told["error"]
             assert "Begin again" in told["hint"]

@@ -1,8 +1,5 @@
 """Times of different kinds, of a clock and offsets, are not read together; nor is nothing."""
 
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,7 @@ from ikebana.processor.topics.kinds_of_time import MixedTimesError, kind_of, of_
 from ikebana.serving.aligned import Follower
 from ikebana.serving.service import Service
 from ikebana.serving.view import UnreadableTimeError
+from support.http_answers import ask_json
 from support.served_topics import MemoryTopics, answering, caught_up, serving
 
 CITIES, PLACES = "cities", "whereabouts"
@@ -47,15 +45,6 @@ def service(topics: MemoryTopics, tmp_path: Path) -> Iterator[Service]:
     with serving(topics, tmp_path, CITIES, PLACES) as found:
         caught_up(found, topics, CITIES, PLACES)
         yield found
-
-
-def get(url: str, body: Any = None) -> tuple[int, Any]:
-    data = None if body is None else json.dumps(body).encode()
-    try:
-        with urllib.request.urlopen(urllib.request.Request(url, data), timeout=20) as found:
-            return found.status, json.loads(found.read())
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())
 
 
 @pytest.mark.parametrize("reader", ["open", "connect"])
@@ -87,12 +76,12 @@ def test_a_query_of_both_is_refused_by_the_names_of_both(
 def test_the_list_of_collections_says_why_they_have_no_newest_time(service: Service) -> None:
     """And a subscription to both is refused before it begins."""
     with answering(service) as url:
-        status, found = get(f"{url}/v1/collections")
+        status, found = ask_json(f"{url}/v1/collections")
         assert (status, found["newest"], found["why"]) == (200, None, WORDS)
         for asked in ("", "?as_of=3", f"?collection={CITIES}&collection={PLACES}"):
-            status, found = get(f"{url}/v1/subscribe{asked}")
+            status, found = ask_json(f"{url}/v1/subscribe{asked}")
             assert (status, found["error"]) == (400, WORDS)
-        assert get(f"{url}/v1/newest?collection={CITIES}")[1]["newest"] == MS - 1
+        assert ask_json(f"{url}/v1/newest?collection={CITIES}")[1]["newest"] == MS - 1
 
 
 def test_following_both_is_refused(topics: MemoryTopics) -> None:
@@ -148,17 +137,17 @@ def test_before_the_first_closed_time_there_are_no_bounds(tmp_path: Path) -> Non
     topics.close(CITIES, 10, (b"1", b"{}", 3, 1))
     topics.failure = AwayError("the brokers do not answer")
     with serving(topics, tmp_path, CITIES, "empty") as service, answering(service) as url:
-        status, found = get(f"{url}/v1/collections/{CITIES}/get?key=1")
+        status, found = ask_json(f"{url}/v1/collections/{CITIES}/get?key=1")
         assert (status, sorted(found)) == (409, ["error", "hint"])
         assert found["error"].startswith(
             f'cannot read "{CITIES}": no time of it is closed yet; catching up: it is being '
             "read from its topic"
         )
-        listed = get(f"{url}/v1/collections")[1]
+        listed = ask_json(f"{url}/v1/collections")[1]
         assert listed["why"] == found["error"]
         one = listed["collections"][0]["collection"]
         assert (one["since"], one["upper"], one["times"]) == (None, None, None)
-        ready = get(f"{url}/ready")[1]["collections"][CITIES]
+        ready = ask_json(f"{url}/ready")[1]["collections"][CITIES]
         assert (ready["since"], ready["upper"]) == (None, None)
         with ikebana.connect(url) as served, pytest.raises(UnreadableTimeError) as error:
             served.get(CITIES, b"1")
@@ -169,7 +158,7 @@ def test_before_the_first_closed_time_there_are_no_bounds(tmp_path: Path) -> Non
         # The other topic has been read, and nothing of it is closed.
         read = f"{url}/v1/collections/empty/get?key=1"
         words = "all of its topic was read, and none is closed there"
-        while words not in get(read)[1]["error"]:
+        while words not in ask_json(read)[1]["error"]:
             service.pause(0.05)
 
 

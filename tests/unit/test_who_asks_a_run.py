@@ -39,6 +39,7 @@ from ikebana.processor.watching.monitor import Monitor
 from ikebana.processor.watching.sinks import no_sinks
 from support.browsers import chromium, looking
 from support.certificates import Authority
+from support.http_answers import ask
 from support.pipeline_processes import Pipeline
 from support.waiting import patient
 from support.watched_runs import monitored
@@ -65,23 +66,6 @@ NAMES = ("orders", "current", "hidden_out", "shop")
 def monitor() -> Monitor:
     """Of a run that has just begun."""
     return Monitor(PLAN, health.Health(health.HealthLimits(60, 900, 3600), time.monotonic))
-
-
-def ask(
-    url: str,
-    token: str | None = None,
-    host: str | None = None,
-    trusting: ssl.SSLContext | None = None,
-) -> tuple[int, str]:
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    if host is not None:
-        headers["Host"] = host
-    request = urllib.request.Request(url, headers=headers)
-    try:
-        with urllib.request.urlopen(request, timeout=patient(20), context=trusting) as found:
-            return found.status, found.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
 
 
 def test_without_a_token_a_run_tells_whether_and_nothing_else(monitor: Monitor) -> None:
@@ -119,13 +103,13 @@ def test_a_name_that_points_here_is_not_answered(monitor: Monitor) -> None:
     """A web page could read what it says; unless anyone may, or tokens decide."""
     with monitored(monitor) as url:
         for path in (*PROBES, *METRICS, *CONSOLE):
-            assert ask(url + path, host="evil.example")[0] == 403, path
+            assert ask(url + path, headers={"Host": "evil.example"})[0] == 403, path
         for host in ("localhost", "localhost:9464", "127.0.0.1", "[::1]:9464"):
-            assert ask(f"{url}/live", host=host)[0] == 200, host
+            assert ask(f"{url}/live", headers={"Host": host})[0] == 200, host
     with monitored(monitor, AccessLimits(any_host=True)) as url:
-        assert ask(f"{url}/v1/run", host="driver.shops.svc")[0] == 200
+        assert ask(f"{url}/v1/run", headers={"Host": "driver.shops.svc"})[0] == 200
     with monitored(monitor, AccessLimits(ACCESS)) as url:
-        assert ask(f"{url}/v1/run", "everything", host="driver.shops.svc")[0] == 200
+        assert ask(f"{url}/v1/run", "everything", headers={"Host": "driver.shops.svc"})[0] == 200
 
 
 def test_probes_have_an_address_of_their_own(monitor: Monitor) -> None:
@@ -133,7 +117,7 @@ def test_probes_have_an_address_of_their_own(monitor: Monitor) -> None:
     ours = Address("127.0.0.1", 0)
     with serving(monitor, Listening(ours, probes=ours), AccessLimits(ACCESS)) as listening:
         url = f"http://127.0.0.1:{listening.probes_port}"
-        assert ask(f"{url}/live", host="driver.shops.svc")[1].startswith("live: ")
+        assert ask(f"{url}/live", headers={"Host": "driver.shops.svc"})[1].startswith("live: ")
         assert "reason" in ask(f"{url}/ready")[1]
         assert "hidden_out" in ask(f"{url}/metrics")[1]
         for path in (*CONSOLE, "/console/", "/", "/openapi.json"):
