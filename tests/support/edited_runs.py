@@ -32,9 +32,15 @@ def edited(run: Run, plan: Plan | str) -> Edit:
 
 def collection(run: Run, output: str, as_of: int | None = None) -> Collection:
     """What an output comes to, up to a time: no datum is there less than not at all."""
+    found = sums(run, output, as_of)
+    assert min(found.values(), default=1) > 0, found
+    return found
+
+
+def sums(run: Run, output: str, as_of: int | None = None) -> Collection:
+    """The sums of an output's diffs up to a time, where they are not 0."""
     found: Collection = Counter()
     for key, value, time, diff in run.written.updates[output]:
         if as_of is None or time <= as_of:
             found[key, value] += diff
-    assert min(found.values(), default=0) >= 0, found
-    return +found
+    return Counter({datum: count for datum, count in found.items() if count})

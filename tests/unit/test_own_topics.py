@@ -17,7 +17,7 @@ from ikebana.processor.explain.text import edit_lines
 from ikebana.processor.topics import replays
 from ikebana.testing import Run
 from support import edited_runs
-from support.edited_runs import collection
+from support.edited_runs import collection, sums
 
 PARTS = """
 inputs:
@@ -191,7 +191,7 @@ def test_a_new_as_of_join_needs_no_arrangement_of_its_left(
         sent_at(run, 30, 99)
         run.read()
         assert run.frontiers["found"] > 30
-        found.append([collection(run, "found", time) for time in range(edit, 30)])
+        found.append([sums(run, "found", time) for time in range(edit, 30)])
     assert found[0] == found[1]
     assert found[0][0] != found[0][-1]
 
