@@ -1,7 +1,6 @@
 """The command of the harness.
 
 python -m chaos scenarios [--only kill,stop] [--seeds 1-3] [--report FILE]
-python -m chaos rounds [--rounds 30] [--time ingest] [--executors]
 python -m chaos table [FILE...] [--page docs/reliability-table.md]
 python -m chaos list
 """
@@ -16,7 +15,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from chaos import report, rounds
+from chaos import report
 from chaos.delivered import Delivered
 from chaos.life import Life
 from chaos.lives import Lasting, living, ordered
@@ -133,7 +132,6 @@ def main() -> int:
         action="store_true",
         help="with the next life after a mistake; leave out what the report has already",
     )
-    rounds.add_arguments(commands.add_parser("rounds", help=rounds.__doc__.partition("\n")[0]))
     made = commands.add_parser("table", help="make a table of reports")
     made.add_argument("files", nargs="*", type=Path, help="by default those that are kept")
     made.add_argument("--page", type=Path, help="put it into this page")
@@ -147,8 +145,6 @@ def main() -> int:
             chosen, plan = _chosen(given.only), PLANS[given.plan]
             asked = _Run(chosen, given.report, lasting, plan, given.go_on)
             return asked.all(_numbers(given.seeds))
-        case "rounds":
-            return rounds.run(given)
         case "table":
             files = given.files or report.kept()
             if not files:

@@ -12,6 +12,7 @@ import psutil
 from confluent_kafka import KafkaException
 
 from chaos.brokers import proxied
+from chaos.kills import LONGEST_START_S, MANY
 from chaos.life import Life
 from chaos.networks import Network
 from chaos.plans import Plan
@@ -119,12 +120,7 @@ def on_cluster(
         yield OnCluster(spark, folder, broker, proxy, seed, max_batch_s, longer_s, plan)
 
 
-def _fault(
-    name: str,
-    does: str,
-    ends: str,
-    act: Callable[[OnCluster], None],
-) -> Scenario:
+def _fault(name: str, does: str, ends: str, act: Callable[[OnCluster], None]) -> Scenario:
     def acted(life: OnCluster) -> None:
         life.complete()
         life.at_some_moment()
@@ -174,6 +170,24 @@ host = _killed(
     "kill_host",
     "SIGKILL of the process that forks an executor's owners of shards",
     lambda life: [life.one_of("host")],
+)
+
+
+def _again_and_again(life: OnCluster) -> None:
+    for _ in range(MANY):
+        if life.run.poll() is not None:
+            life.start()
+        life.wait(life.choice.uniform(0, LONGEST_START_S))
+        kind = life.choice.choice(["executor", "executor", "owner", "worker", "daemon", "host"])
+        life.did.append(kind)
+        kill(life.spark.processes(kind)[:1])
+
+
+again = _fault(
+    "kill_again_and_again",
+    f"SIGKILL of {MANY} processes of executors at random, one after the other, also in starts",
+    "by itself; nothing is judged before the last",
+    _again_and_again,
 )
 
 

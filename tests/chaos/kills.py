@@ -1,7 +1,9 @@
 """SIGKILL of each process, and a second instance beside the first."""
 
 import time
+from collections.abc import Callable
 
+from chaos.damages import empty
 from chaos.life import RECOVERS_S, Life
 from chaos.runs import Wrong
 from chaos.scenario import scenario
@@ -11,6 +13,8 @@ from support.waiting import patient
 
 # How long what is left of a killed instance may go on beside the next one.
 _ZOMBIES_S = 3.0
+MANY = 10
+LONGEST_START_S = 12.0
 
 
 def _start_over_it(life: Life) -> None:
@@ -93,3 +97,36 @@ def second_driver(life: Life) -> None:
         life.wait(0.1)
     if older.poll() != EXIT_FENCED:
         raise Wrong(f"the older one ended with status {older.poll()}: {older.text}")
+
+
+def _one_of(what: str) -> Callable[[Life], object]:
+    return lambda life: kill(life.processes(what)[:1])
+
+
+def _kill_and_wipe(life: Life) -> None:
+    life.kill()
+    empty(life.folder / "local")
+
+
+@scenario(
+    "kill",
+    does=f"{MANY} such faults at random, one after the other, also in starts",
+    ends="starts; nothing is judged before the last",
+)
+def kill_again_and_again(life: Life) -> None:
+    faults: dict[str, Callable[[Life], object]] = {
+        **{f"a {what}": _one_of(what) for what in ("worker", "owner", "jvm")},
+        "the driver": kill_driver.act,
+        "the broker": kill_broker.act,
+        "all": kill_all.act,
+        "all, without local databases": _kill_and_wipe,
+        "replaced": second_driver.act,
+    }
+    for _ in range(MANY):
+        if life.run.poll() is not None:
+            life.start()
+        life.wait(life.choice.uniform(0, LONGEST_START_S))
+        if life.run.poll() is None:
+            name = life.choice.choice(list(faults))
+            life.did.append(name)
+            faults[name](life)
