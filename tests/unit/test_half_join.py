@@ -12,7 +12,6 @@ from ikebana.processor.kernels import history
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, Match, half_join
 from ikebana.processor.kernels.history import EntryCounts
-from support.relation_batches import accumulated
 from support.stores import CountingStore
 
 KEY = b'"k"'
@@ -127,70 +126,6 @@ def test_updates_are_of_the_interval() -> None:
     """What is early or late is somebody's mistake."""
     with pytest.raises(AssertionError, match="time 5 is not in 3 to 5"):
         Arrangement(MemoryStore(), Interval(3, 5), 0).update([priced(b"5", 5)])
-
-
-EDGES = [(1, 2), (1, 3), (2, 3)]
-
-
-@pytest.mark.parametrize(
-    ("edges", "expected"),
-    [
-        pytest.param([(e, 0, 1) for e in EDGES], {b"1 2 3": 1}, id="edges of one time"),
-        pytest.param([(e, t, 1) for t, e in enumerate(EDGES)], {b"1 2 3": 1}, id="of three"),
-        pytest.param([((1, 1), 0, 1)], {b"1 1 1": 1}, id="a self loop"),
-        pytest.param([((1, 1), 0, 2)], {b"1 1 1": 8}, id="a self loop twice at once"),
-        pytest.param([((1, 1), 0, 1), ((1, 1), 1, 1)], {b"1 1 1": 8}, id="one after the other"),
-        pytest.param([((1, 1), 0, 2), ((1, 1), 2, -2)], {}, id="a self loop that goes"),
-    ],
-)
-def test_triangles(edges: list[tuple[tuple[int, int], int, int]], expected: object) -> None:
-    """Three paths over two arrangements of one relation find each triangle once."""
-    updates = [KeyedUpdate(b"", b"%d %d" % edge, time, diff) for edge, time, diff in edges]
-    by = [
-        arranged([u._replace(key=u.value.split()[column]) for u in updates], 3)
-        for column in (0, 1)
-    ]
-    # What the columns of each of the three inputs are called.
-    named = ((0, 1), (1, 2), (0, 2))
-    found = []
-    for first in range(3):
-        rows = [(dict(zip(named[first], u.value.split(), strict=True)), u) for u in updates]
-        paths = [(row, update.time, update.diff) for row, update in rows]
-        for other in (at for at in range(3) if at != first):
-            paths = [
-                (extended, time, diff)
-                for row, time, diff in paths
-                for extended, time, diff in _extended(
-                    by, named[other], row, time, diff, sees_equal=other < first
-                )
-            ]
-        found += [
-            KeyedUpdate(b"", b" ".join(row[at] for at in range(3)), time, diff)
-            for row, time, diff in paths
-        ]
-
-    assert accumulated(found, 3).get(b"", {}) == expected
-
-
-def _extended(
-    by: list[Arrangement],
-    names: tuple[int, int],
-    row: dict[int, bytes],
-    time: int,
-    diff: int,
-    *,
-    sees_equal: bool,
-) -> list[tuple[dict[int, bytes], int, int]]:
-    """A partial row with the columns of one more input, which it has one of at least."""
-    column = 0 if names[0] in row else 1
-    lookup = LookupRow(row[names[column]], row, time, diff, sees_equal)
-    return [
-        (row | found, time, diff)
-        for _, datum, time, diff in half_join(by[column], [lookup])
-        if datum is not None
-        for found in [dict(zip(names, datum.split(), strict=True))]
-        if all(row.get(name, of) == of for name, of in found.items())
-    ]
 
 
 def of_keys(count: int, time: int, value: bytes = b"v", diff: int = 1) -> list[KeyedUpdate]:

@@ -113,31 +113,6 @@ def test_what_there_was_when_a_batch_began_is_done_when_it_ends(
     assert health.ready() == (False, "lag 70 s, limit 60 s")
 
 
-def test_the_lag_is_the_age_of_the_backlog(health: Health, clock: Clock) -> None:
-    """A pipeline that is always 150 offsets behind, of 100 a batch of 10 s, lags 30 s."""
-    for batch in range(1, 20):
-        clock.passes(10)
-        health.batch(10, read(100 * batch, 100 * batch + 150))
-
-    # The look of two batches ago has been caught up with by this one, when it began.
-    assert health.lag_s == 30
-    assert health.ready().good
-
-
-def test_what_is_read_counts_when_every_operator_is_done_with_it(
-    health: Health, clock: Clock
-) -> None:
-    """An operator that is two hops deep publishes what a batch read two batches later."""
-    lags = []
-    for closed in (0, 0, 500, 500):
-        clock.passes(10)
-        health.batch(10, BatchProgress(500, 500, upper=500, closed=closed))
-        lags.append(health.lag_s)
-
-    # The third began 10 s ago itself, and closes what all three have read.
-    assert lags == [None, None, 10, 10]
-
-
 def test_a_batch_of_before_a_restart_offers_no_moment(health: Health, clock: Clock) -> None:
     """It was minted by another run, hours ago perhaps: what came since is not known."""
     health.batch(1, read(500, None))

@@ -147,18 +147,6 @@ def test_a_row_that_changes_no_result_gives_no_update() -> None:
     ).updates == [KeyedUpdate(b"k", b'{"m":5}', 2, -1), KeyedUpdate(b"k", b'{"m":7}', 2, 1)]
 
 
-def test_the_order_of_diffs_within_a_time_does_not_matter() -> None:
-    """A retraction that comes before its row leaves no moment at which there is less than none."""
-    updates = [
-        KeyedUpdate(b"k", b'{"x":5}', 1, -1),
-        KeyedUpdate(b"k", b'{"x":7}', 1, 1),
-        KeyedUpdate(b"k", b'{"x":5}', 1, 1),
-    ]
-    found = reduce.step(MemoryStore(), updates, Interval(0, 2), [Aggregate("m", "min", "x")])
-
-    assert found.updates == [KeyedUpdate(b"k", b'{"m":7}', 1, 1)]
-
-
 def test_a_key_is_there_while_anything_is_left_of_its_rows() -> None:
     """Also if as many were retracted as inserted, as where debits are taken from credits."""
     store, kept = MemoryStore(), [Aggregate("m", "max", "x"), Aggregate("s", "sum", "x")]

@@ -202,14 +202,6 @@ def test_several_states_of_a_key_are_live() -> None:
     ]
 
 
-def test_read_gives_what_shows() -> None:
-    """The store is the arrangement of the values by key, not of the states."""
-    store = MemoryStore()
-    ran(CLOSED_SESSIONS, [(0, "x"), (100, "x")], store)
-
-    assert state_machine.read(store, [b"k"]) == [(b'{"events":1,"since":0,"until":0}',)]
-
-
 def test_the_states_are_a_set() -> None:
     """What a step gives twice, in whatever spelling, is one state; 1 and true are two."""
     store = MemoryStore()
@@ -566,14 +558,6 @@ def test_symbols_of_one_key_and_time_are_applied_in_order() -> None:
     assert shown(found.updates) == [(0, '"abcd"', 1)]
 
 
-def test_times_out_of_order_are_put_in_order() -> None:
-    """Within an interval it is the time that counts, not the order or the arrival."""
-    arrived = [Event(b"k", 5, (0,), b'"b"'), Event(b"k", 2, (1,), b'"a"')]
-    found = state_machine.step(MemoryStore(), arrived, Interval(0, 9), UPSERT)
-
-    assert shown(found.updates) == [(2, '"a"', 1), (5, '"a"', -1), (5, '"b"', 1)]
-
-
 def test_symbols_wait_until_their_time_is_closed() -> None:
     """Of several batches, with one order even, none is lost; and the upper is not closed."""
     appended = Machine(lambda states, event, time: ["".join(states) + event])
@@ -588,17 +572,6 @@ def test_symbols_wait_until_their_time_is_closed() -> None:
     assert [*early, third] == [([], []), ([], []), ([], [])]
     assert shown(found.updates) == [(3, '"abcd"', 1)]
     assert [place[:1] for place, _ in entries(store)] == [b"k"]
-
-
-def test_a_waiting_tombstone_is_one_and_null_is_a_value() -> None:
-    """What waits comes out as it went in."""
-    store = MemoryStore()
-    ran(UPSERT, [(0, "a"), (1, "b")], store)
-    waiting = as_events([(50, None), (60, TOMBSTONE)])
-    state_machine.step(store, waiting, Interval(40, 40), UPSERT)
-    found = state_machine.step(store, [], Interval(40, 61), UPSERT)
-
-    assert shown(found.updates) == [(50, '"b"', -1), (50, "null", 1), (60, "null", -1)]
 
 
 def test_a_symbol_before_the_lower_is_our_own_fault() -> None:
