@@ -1,38 +1,30 @@
 """The source and the shards over Kafka, without Spark: first batches of nothing, and silence."""
 
 import json
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from ikebana.errors import SourceError
 from ikebana.processor.authoring import pipeline
-from ikebana.processor.checkpoint.checkpoint import Checkpoint, birth_of
-from ikebana.processor.checkpoint.commits import Marker, reports_of
-from ikebana.processor.engine import task as shard_batch
-from ikebana.processor.engine.task import Job
+from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.engine.opening import opened
 from ikebana.processor.kafka.broker import Broker
-from ikebana.processor.kafka.inputs import Inputs
-from ikebana.processor.kafka.takeover import take_over
-from ikebana.processor.planning import progress
-from ikebana.processor.spark.source import StreamReader
-from ikebana.processor.spark.source_task import SourceConfig, last_signal, write_signal
+from ikebana.processor.spark.source_task import last_signal
 from ikebana.processor.topics.taking import InputsState
 from support.pipeline_processes import create, produce
+from support.worlds import DrivenRun
 
 pytestmark = pytest.mark.kafka
 
 SHARDS = 2
-LIMIT = ReadMaxRows(100)
 ROWS = [(b'"a"', b'{"t":3,"v":1}'), (b'"b"', b'{"t":5,"v":1}'), (b'"z"', b'{"t":9,"v":2}')]
 EVENT = {"event_time": {"of": "t", "lateness": "1s", "idle": "300ms"}}
 
 
-class Driven:
+class Driven(DrivenRun):
     """A pipeline whose batches the test drives, as Spark would with `--once`."""
 
     def __init__(
@@ -48,67 +40,13 @@ class Driven:
             "kafka": {"bootstrap.servers": servers},
             "run": {"checkpoint": str(folder / name), "shards": SHARDS, "heartbeat": "0s"},
         }
-        self.plan, settings, *_ = pipeline.parse(json.dumps(document), "file", environ={})
-        kafka = dict(settings.kafka)
-        birth = birth_of(settings.checkpoint, self.plan, SHARDS, Inputs(self.plan, kafka).start())
-        logged = Checkpoint(settings.checkpoint).layout(birth).logged
-        taken = take_over(self.plan, settings, birth, logged, lambda: None, "a test")
-        self.stop = folder / f"{name}.stop"
-        write_signal(self.stop, taken.state.reports)
-        self._job = Job(
-            plan=self.plan,
-            kafka=kafka,
-            sink_kafka={},
-            checkpoint=birth.id,
-            epoch=0,
-            incarnation=taken.incarnation,
-            first_batch=0,
-            location=settings.checkpoint,
-            local=str(folder / "local"),
-            labels=tuple(range(SHARDS)),
-            seeds={},
-            retained=20,
-            max_batch_s=60,
-        )
-        self._config = SourceConfig(
-            plan=self.plan,
-            kafka=kafka,
-            start=birth.start,
-            labels=list(range(SHARDS)),
-            readers=1,
-            max_records=100,
-            heartbeat_s=0,
-            stop=str(self.stop),
-            exchanges=progress.has_hops(self.plan),
-            incarnation=taken.incarnation,
-            adopted=taken.state.adopted,
-        )
-        self._states: dict[int, bytes] = {}
-        self.last: dict[str, Any] = birth.start.to_json()
+        plan, settings, *_ = pipeline.parse(json.dumps(document), "file", environ={})
+        opening = opened(plan.portable(), settings, lambda _: None, lambda _: None)
+        super().__init__(opening, settings, folder)
 
     def once(self) -> list[list[Marker]]:
         """The markers of the batches of a run that ends when nothing is left."""
-        reader = StreamReader(self._config)
-        reader.prepareForTriggerAvailableNow()
-        batches = []
-        while (end := reader.latestOffset(self.last, LIMIT)) != self.last:
-            batches.append(self._batch(reader, end))
-            self.last = end
-        return batches
-
-    def _batch(self, reader: StreamReader, end: dict[str, Any]) -> list[Marker]:
-        rows: dict[int, list[bytes]] = defaultdict(list)
-        for share in reader.partitions(self.last, end):
-            for made in reader.read(share):
-                for _, shard, chunk in zip(*(each.to_pylist() for each in made), strict=True):
-                    rows[shard].append(chunk)
-        found = []
-        for shard in range(SHARDS):
-            marker = shard_batch.run(self._job, shard, self._states.get(shard), rows[shard])
-            self._states[shard] = shard_batch.encode_state(marker.manifest)
-            found.append(marker)
-        write_signal(self.stop, reports_of(found))
-        return found
+        return list(iter(self.next, None))
 
 
 def written(batches: list[list[Marker]]) -> int:

@@ -17,12 +17,12 @@ from ikebana import Plan
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
-from ikebana.processor.checkpoint.commits import reports_of
+from ikebana.processor.checkpoint.commits import Marker, reports_of
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.checkpoint.next_step import Desired, Observed, StartStep, World, start
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.engine import task
-from ikebana.processor.engine.opening import KafkaWorld
+from ikebana.processor.engine.opening import KafkaWorld, Opened
 from ikebana.processor.engine.testing.run import MemoryWorld
 from ikebana.processor.kafka import takeover
 from ikebana.processor.spark import query
@@ -163,8 +163,66 @@ class MemoryLife:
         self._run.recover(plan_of(self._name, **parts))
 
 
+class DrivenRun:
+    """A run that a start over Kafka has opened; the test runs its batches in place of Spark."""
+
+    def __init__(self, opening: Opened, settings: Settings, folder: Path, number: int = 1) -> None:
+        edit, labels = query._edit(opening), tuple(range(opening.step.birth.shards))
+        self.stop = folder / f"stop-{number}"
+        config = query._source_config(opening, settings, labels, 1, self.stop, edit, "")
+        self._job = query._job(opening, settings, labels, str(folder / "local"), edit)
+        self._layout, self._begin = opening.layout, opening.step.birth.start
+        write_signal(self.stop, opening.takeover.state.reports)
+        self._reader = StreamReader(config)
+
+    def next(self, committed: Collection[int] | None = None) -> list[Marker] | None:
+        """Run the last batch if it is unfinished, else the next one, if there is any.
+
+        It is committed by these shards, or by all, which finishes it; these are their markers.
+        """
+        layout, logged = self._layout, self._layout.logged()
+        number = logged.batch - layout.first_batch
+        if logged.batch == logged.committed:
+            last = (logged.offset or self._begin).to_json()
+            self._reader.prepareForTriggerAvailableNow()
+            after = self._reader.latestOffset(last, ReadMaxRows(1_000))
+            if after == last:
+                return None
+            number += 1
+            self._write("offsets", number, f"v1\n{{}}\n{json.dumps(after)}")
+        before = layout.offset(number - 1) if number else self._begin
+        markers = self._run(before.to_json(), layout.offset(number).to_json(), committed)
+        if committed is None:
+            self._write("commits", number, "v1\n{}")
+        return markers
+
+    def _run(
+        self, before: dict[str, Any], after: dict[str, Any], committed: Collection[int] | None
+    ) -> list[Marker]:
+        rows: dict[int, list[bytes]] = defaultdict(list)
+        for share in self._reader.partitions(before, after):
+            for chunk in self._reader.read(share):
+                for _, shard, row in zip(*(each.to_pylist() for each in chunk), strict=True):
+                    rows[shard].append(row)
+        markers = []
+        for shard in range(len(self._job.labels)) if committed is None else committed:
+            marker = task.last_marker(self._job, shard)
+            assert marker is not None
+            state = task.encode_state(marker.manifest)
+            markers.append(task.run(self._job, shard, state, rows[shard]))
+        if committed is None:
+            write_signal(self.stop, reports_of(markers))
+        return markers
+
+    def _write(self, log: str, number: int, text: str) -> None:
+        """Write an entry of one of Spark's logs."""
+        folder = Path(self._layout.location) / log
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}").write_text(text)
+
+
 class KafkaLife:
-    """The life of a pipeline over Kafka; the test runs its batches in place of Spark."""
+    """The life of a pipeline over Kafka, without Spark."""
 
     def __init__(self, name: str, servers: str, folder: Path) -> None:
         self._name, self._servers, self._folder, self._count = name, servers, folder, 0
@@ -180,16 +238,9 @@ class KafkaLife:
         settings = replace(settings, shards=shards)
         world = KafkaWorld(desired, settings, lambda _: None, lambda _: None)
         result = started(world, desired, meanwhile)
-        opening = world.opened(result.step)
         self._starts += 1
-        edit, labels = query._edit(opening), tuple(range(opening.step.birth.shards))
-        stop = self._folder / f"stop-{self._starts}"
-        config = query._source_config(opening, settings, labels, 1, stop, edit, "")
-        self._job = query._job(opening, settings, labels, str(self._folder / "local"), edit)
-        self._layout, self._birth = opening.layout, opening.step.birth
-        self._stop = stop
-        write_signal(stop, opening.takeover.state.reports)
-        self._reader = StreamReader(config)
+        opening = world.opened(result.step)
+        self._run = DrivenRun(opening, settings, self._folder, self._starts)
         return result
 
     def send(self, count: int) -> None:
@@ -197,52 +248,11 @@ class KafkaLife:
         self._count += count
 
     def batch(self, committed: Collection[int] | None = None) -> None:
-        assert self._next(committed), "there is no batch"
+        assert self._run.next(committed) is not None, "there is no batch"
 
     def go_on(self) -> None:
-        while self._next(None):
+        while self._run.next() is not None:
             pass
-
-    def _next(self, committed: Collection[int] | None) -> bool:
-        """Run the last batch if it is unfinished, else the next one, if there is any."""
-        layout, logged = self._layout, self._layout.logged()
-        number = logged.batch - layout.first_batch
-        if logged.batch == logged.committed:
-            last = (logged.offset or self._birth.start).to_json()
-            self._reader.prepareForTriggerAvailableNow()
-            after = self._reader.latestOffset(last, ReadMaxRows(1_000))
-            if after == last:
-                return False
-            number += 1
-            self._write("offsets", number, f"v1\n{{}}\n{json.dumps(after)}")
-        before = layout.offset(number - 1) if number else self._birth.start
-        self._run(before.to_json(), layout.offset(number).to_json(), committed)
-        if committed is None:
-            self._write("commits", number, "v1\n{}")
-        return True
-
-    def _run(
-        self, before: dict[str, Any], after: dict[str, Any], committed: Collection[int] | None
-    ) -> None:
-        rows: dict[int, list[bytes]] = defaultdict(list)
-        for share in self._reader.partitions(before, after):
-            for chunk in self._reader.read(share):
-                for _, shard, row in zip(*(each.to_pylist() for each in chunk), strict=True):
-                    rows[shard].append(row)
-        markers = []
-        for shard in range(len(self._job.labels)) if committed is None else committed:
-            marker = task.last_marker(self._job, shard)
-            assert marker is not None
-            state = task.encode_state(marker.manifest)
-            markers.append(task.run(self._job, shard, state, rows[shard]))
-        if committed is None:
-            write_signal(self._stop, reports_of(markers))
-
-    def _write(self, log: str, number: int, text: str) -> None:
-        """Write an entry of one of Spark's logs."""
-        folder = Path(self._layout.location) / log
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{number}").write_text(text)
 
     def recover(self, **parts: Any) -> None:
         self._place = self._folder / "second"
