@@ -174,21 +174,6 @@ def closure(counted: Counter[str] | None = None, rounds: int = 1000) -> Recursio
     return Recursion(Program(1, (4,), nodes, rounds), round_)
 
 
-def reachable(counted: Counter[str] | None = None, rounds: int = 1000) -> Recursion:
-    """The nodes to which a path of edges (a, b) leads from those of the second source (a,)."""
-
-    def end(_: Row, e: Row) -> list[Row]:
-        return [(e[1],)]
-
-    nodes = joined(2, 0, (0, 0), end, counted), SumNode((1, 3)), distinct(4, counted)
-
-    def round_(sources: Sequence[Rows], now: Sequence[Rows]) -> list[Rows]:
-        found = _sum(sources[1].items(), _joined_rows(now[0], sources[0], (0, 0), end))
-        return [Rows({row: 1 for row, count in found.items() if count > 0})]
-
-    return Recursion(Program(2, (5,), nodes, rounds), round_)
-
-
 def parts(rounds: int = 30) -> Recursion:
     """The parts (whole, part, count) of each whole, once for each way: no end in a cycle."""
 

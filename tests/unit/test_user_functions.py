@@ -23,7 +23,6 @@ def total(key: Any, rows: list[tuple[Any, int]]) -> Iterator[Any]:
 
 NUMBERS = Input("numbers", ("numbers",))
 # Three tenths are a double of 17 digits.
-THREE_TENTHS = 0.1 + 0.2
 
 
 @pytest.mark.parametrize(
