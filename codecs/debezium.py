@@ -27,7 +27,6 @@ decimal.handling.mode to string.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -40,7 +39,6 @@ from ikebana.codecs.debezium_rows import (
     NAME,
     VALUE,
     DebeziumEvents,
-    DebeziumTables,
     Image,
     Opening,
     PayloadPlan,
@@ -52,7 +50,6 @@ from ikebana.codecs.debezium_rows import (
 )
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import ADDED_PREFIX
-from ikebana.codecs.row_images import delete_changes
 from ikebana.errors import ConfigError
 
 try:
@@ -252,11 +249,10 @@ class CompiledJson:
 # Debezium writes this field so, whatever the prefix of added fields is.
 _DELETED = "__deleted"
 _FLAT = f"flat {NAME}"
-_FLAT_VALUE = f"{_FLAT} value"
 _NAMED = ("op", "table", "db", "schema", "source_table", "source_db", "source_schema")
 
 
-class DebeziumFlat:
+class DebeziumFlat(DebeziumEvents[Image]):
     """Decodes the flattened messages of a Debezium connector.
 
     `needs.options` may have "prefix", that of fields which are no columns, by default "__";
@@ -270,12 +266,11 @@ class DebeziumFlat:
         self._prefix = needs.options.get("prefix", ADDED_PREFIX)
         if not self._prefix:
             raise ConfigError('option "prefix" must not be empty')
-        self._keys = keys_in_json(_FLAT, needs)
-        self._before = needs.before
-        self._tables = DebeziumTables(needs.tables) if needs.tables is not None else None
-        self._declared = needs.declared
         self._marks = {name: self._prefix + name for name in _NAMED}
-        self._read = None if needs.columns is None else frozenset(needs.columns)
+        super().__init__(needs, keys_in_json(_FLAT, needs), _FLAT, self._marks["op"])
+        self._reads_old = True
+        self._declared = needs.declared
+        self._columns = None if needs.columns is None else frozenset(needs.columns)
         unavailable = unavailable_of(needs)
         read = needs.read((*needs.key, _DELETED, *self._marks.values()))
         self._rows = Rows(read, unavailable, needs.encodings, needs.judges)
@@ -283,7 +278,7 @@ class DebeziumFlat:
         self._opening = Opening(Raw, self._rows.bare, self._rows.planned)
 
     def key(self, key: bytes | None) -> bytes | None:
-        return None if self._keys.columns else self._keys.of_kafka(key)
+        return None if self._keyed else self._keys.of_kafka(key)
 
     def changes(
         self, key: bytes | None, value: bytes | None, headers: Headers
@@ -291,59 +286,51 @@ class DebeziumFlat:
         try:
             if value is not None:
                 require_readable(value)
-            return self._changes(key, value)
+            image = None if value is None else self._rows.read(*self._opening.open(value))
+            return self._gone(key) if image is None else self._changes(image, key, None)
         except FAULTS as error:
-            raise self._keys.refused(_FLAT_VALUE, error, self._images(value), key) from None
-
-    def _changes(self, key: bytes | None, value: bytes | None) -> Sequence[Change] | Ignored:
-        if value is None:
-            return self._gone(key)
-        image = self._rows.read(*self._opening.open(value))
-        if image is None:
-            return self._gone(key)
-        row, absent, _ = image
-        op = _text(row, self._marks["op"])
-        if op == "m":
-            return Ignored("message")
-        if self._tables and not self._in_selected_table(row, self._tables):
-            return Ignored("table")
-        if op == "t":
-            return [Change("truncate")]
-        if op not in (None, "c", "u", "r", "d"):
-            name = self._marks["op"]
-            raise DecodeError(_FLAT_VALUE, f'field "{name}" is none of c, u, r, d, t, m')
-        if op == "d" or _is_deleted(row):
-            whole = self._before and not absent and self._keys.columns_in(row)
-            gone_key = self._keys.of_deleted(row, key)
-            return [delete_changes(gone_key, self._image(row) if whole else None)]
-        row_key = self._key(row, key)
-        absent = tuple(name for name in absent if self._is_column(name))
-        replaces = op == "u"
-        return [Change("upsert", row_key, self._image(row), None, absent, replaces)]
+            raise self._keys.refused(self._value, error, self._images(value), key) from None
 
     def _gone(self, key: bytes | None) -> Sequence[Change] | Ignored:
         """Decode a null value as a delete; it must have a Kafka key."""
-        if key is not None and self._keys.columns:
+        if key is not None and self._keyed:
             return self._keys.tombstone(key)
         return [Change("delete", self._keys.needed(key))]
 
-    def _in_selected_table(self, row: Row, tables: DebeziumTables) -> bool:
-        parts = [
-            _text(row, self._marks[name]) or _text(row, self._marks[f"source_{name}"])
+    def _has(self, event: Image, name: str) -> bool:
+        return name in event.row
+
+    def _operation(self, event: Image) -> str | None:
+        op = _text(event.row, self._op_name)
+        if op in (None, "c", "u", "r") and event.row.get(_DELETED) in _TRUE:
+            return "d"
+        return "c" if op is None else op
+
+    def _source(self, event: Image) -> Sequence[str | None]:
+        return [
+            _text(event.row, self._marks[name]) or _text(event.row, self._marks[f"source_{name}"])
             for name in ("db", "schema", "table")
         ]
-        return tables.selects(*parts)
 
-    def _key(self, row: Row, key: bytes | None) -> bytes | None:
-        return self._keys.of_row(row) if self._keys.columns else self._keys.needed(key)
+    def _read(self, event: Image, name: str) -> Image | None:
+        if name == "before":
+            return event if self._operation(event) == "d" else None
+        if event.row.get(_DELETED) not in _FALSE:
+            raise DecodeError(self._value, f'field "{_DELETED}" is neither true nor false')
+        if event.absent:
+            event = event._replace(absent=tuple(filter(self._is_column, event.absent)))
+        return event
+
+    def _is_row(self, event: Image, old: Image, key: bytes | None) -> bool:
+        return self._keys.columns_in(old.row)
 
     def _is_column(self, name: str) -> bool:
         if self._declared.type_of(name) is not None:
             return True
         return name != _DELETED and not name.startswith(self._prefix)
 
-    def _image(self, row: Row) -> bytes:
-        read = self._read
+    def _write(self, row: Row) -> bytes:
+        read = self._columns
         return canonical.write(
             {
                 name: value
@@ -357,17 +344,11 @@ class DebeziumFlat:
             yield image.row
 
 
+_TRUE, _FALSE = (True, "true"), (None, False, "false")
+
+
 def _text(row: Row, name: str) -> str | None:
     text = row.get(name)
     if text is None or isinstance(text, str):
         return text
-    raise DecodeError(_FLAT_VALUE, f'field "{name}" is no text')
-
-
-def _is_deleted(row: Row) -> bool:
-    mark: Any = row.get(_DELETED)
-    if mark in (None, False, "false"):
-        return False
-    if mark in (True, "true"):
-        return True
-    raise DecodeError(_FLAT_VALUE, f'field "{_DELETED}" is neither true nor false')
+    raise DecodeError(f"{_FLAT} value", f'field "{name}" is no text')

@@ -364,7 +364,11 @@ Event = TypeVar("Event")
 class DebeziumEvents(ABC, Generic[Event]):
     """The changes of events, by rules that are the same in all encodings."""
 
-    def __init__(self, needs: Needs, keys: KeyDecoder) -> None:
+    def __init__(
+        self, needs: Needs, keys: KeyDecoder, codec: str = NAME, op_name: str = "op"
+    ) -> None:
+        """Make a codec that is named so in errors, with the operation in the field `op_name`."""
+        self._value, self._op_name = f"{codec} value", op_name
         self._keys, self._keyed = keys, bool(needs.key)
         self._before, self._diffs = needs.before, needs.diffs
         self._reads_old = needs.before or bool(needs.key)
@@ -419,7 +423,8 @@ class DebeziumEvents(ABC, Generic[Event]):
             return self._delete(event, key, headers)
         if op == "t":
             return [Change("truncate")]
-        raise DecodeError(VALUE, 'field "op" is none of c, u, r, d, t, m')
+        name = self._op_name
+        raise DecodeError(self._value, f'field "{name}" is none of c, u, r, d, t, m')
 
     def _upsert(
         self, event: Event, key: bytes | None, headers: Headers, *, updates: bool

@@ -92,14 +92,20 @@ cdef bint _is_utf8(Text at, Py_ssize_t size) noexcept:
 
 
 cdef bint _has_many_digits(Text at, Py_ssize_t size) noexcept:
-    """Whether digits follow each other from one of every so many bytes up to the next."""
-    cdef Py_ssize_t begin = 0, place
+    """Whether so many digits follow each other: only then all of some stride are digits."""
+    cdef Py_ssize_t begin = 0, place, end
     while begin + _STRIDE < size:
         place = begin + _STRIDE
         while place >= begin and <unsigned char>(at[place] - c'0') < 10:
             place -= 1
         if place < begin:
-            return True
+            end = begin + _STRIDE
+            while place >= 0 and <unsigned char>(at[place] - c'0') < 10:
+                place -= 1
+            while <unsigned char>(at[end] - c'0') < 10:
+                end += 1
+            if end - place > _MANY_DIGITS:
+                return True
         begin += _STRIDE
     return False
 

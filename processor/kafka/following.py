@@ -259,45 +259,6 @@ class _Batches:
         self._reading.close()
 
 
-class _Facts:
-    """Times that the statements of a CDCv2 topic complete."""
-
-    def __init__(
-        self, settings: Mapping[str, str], topic: str, form: str, resume: Resume | None
-    ) -> None:
-        self.topic = topic
-        place = None
-        if resume is not None and resume.place is not None:
-            place = msgspec.json.decode(resume.place, type=FactPlace)
-        self._reading = Cdcv2Topic(settings, topic, form, place)
-        if place is not None and place.topic_id != self._reading.topic_id:
-            self._reading.close()
-            raise _another(topic)
-        self._from = None if resume is None else resume.upper
-        self._upper = 0 if place is None else place.upper
-
-    def closed(self) -> Iterator[ClosedTimes]:
-        for times in self._reading.published():
-            updates = [update for each in times for update in each.updates]
-            lower, self._upper = self._upper, times[-1].upper
-            place = msgspec.json.encode(self._reading.place).decode()
-            closed = ClosedTimes(lower, self._upper, updates, place)
-            if (later := _later(closed, self._from)) is not None:
-                yield later
-
-    def pieces(self) -> Iterator[Piece | ClosedTimes]:
-        return self.closed()
-
-    def horizon(self) -> int | None:
-        return None
-
-    def behind(self) -> int:
-        return self._reading.behind()
-
-    def close(self) -> None:
-        self._reading.close()
-
-
 class FactPlace(msgspec.Struct, frozen=True):
     """A place in a topic: all times before `upper` were read, with all facts before `offsets`."""
 
@@ -379,6 +340,38 @@ class Cdcv2Topic:
     def close(self) -> None:
         """Close the connection."""
         self._reader.close()
+
+
+class _Facts(Cdcv2Topic):
+    """Times that the statements of a CDCv2 topic complete."""
+
+    def __init__(
+        self, settings: Mapping[str, str], topic: str, form: str, resume: Resume | None
+    ) -> None:
+        place = None
+        if resume is not None and resume.place is not None:
+            place = msgspec.json.decode(resume.place, type=FactPlace)
+        super().__init__(settings, topic, form, place)
+        if place is not None and place.topic_id != self.topic_id:
+            self.close()
+            raise _another(topic)
+        self._from = None if resume is None else resume.upper
+        self._upper = 0 if place is None else place.upper
+
+    def closed(self) -> Iterator[ClosedTimes]:
+        for times in self.published():
+            updates = [update for each in times for update in each.updates]
+            lower, self._upper = self._upper, times[-1].upper
+            place = msgspec.json.encode(self.place).decode()
+            closed = ClosedTimes(lower, self._upper, updates, place)
+            if (later := _later(closed, self._from)) is not None:
+                yield later
+
+    def pieces(self) -> Iterator[Piece | ClosedTimes]:
+        return self.closed()
+
+    def horizon(self) -> int | None:
+        return None
 
 
 def published(settings: Mapping[str, str], topic: str, form: str) -> Iterator[Published]:

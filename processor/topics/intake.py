@@ -14,6 +14,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
@@ -114,6 +115,32 @@ class DecodedUpserts:
         """The indexes of the upserts of which more is said than their keys and values."""
         return {*self.bad, *self.failed, *self.partial, *self.before, *self.sequences}
 
+    def add(self, key: bytes, value: bytes | None, offset: int) -> None:
+        """Add an upsert."""
+        self.keys.append(key)
+        self.values.append(value)
+        self.offsets.append(offset)
+
+    def refuse(self, at: int, record: bytes) -> None:
+        """Replace an upsert by an error under its key."""
+        self.bad[at], self.values[at] = record, None
+        for of_upserts in (self.partial, self.before, self.sequences):
+            of_upserts.pop(at, None)  # type: ignore[attr-defined]
+
+    def rows(self) -> list[bytes | None]:
+        """The rows of the upserts, partial ones as far as they go."""
+        partial = self.partial
+        return [
+            partial[at].value if at in partial else value for at, value in enumerate(self.values)
+        ]
+
+    def change_row(self, at: int, change: Callable[[bytes], bytes]) -> None:
+        """Change the row of an upsert, if it has one."""
+        if (value := self.values[at]) is not None:
+            self.values[at] = change(value)
+        if (partial := self.partial.get(at)) is not None:
+            self.partial[at] = msgspec.structs.replace(partial, value=change(partial.value))
+
 
 def plain_upserts(
     codec: Plain, messages: Sequence[Message], origin: MessageOrigin
@@ -141,9 +168,7 @@ def plain_upserts(
             decoded.bad[len(decoded.keys)] = record
             change = Change("upsert", error.key)
         assert change.key is not None
-        decoded.keys.append(change.key)
-        decoded.values.append(change.after)
-        decoded.offsets.append(message.offset)
+        decoded.add(change.key, change.after, message.offset)
     return decoded
 
 
@@ -158,9 +183,7 @@ def add_unreadable(decoded: DecodedUpserts, message: Message, record: bytes) -> 
         return
     if message.value is not None:
         decoded.bad[len(decoded.keys)] = record
-    decoded.keys.append(NULL_KEY)
-    decoded.values.append(None)
-    decoded.offsets.append(message.offset)
+    decoded.add(NULL_KEY, None, message.offset)
 
 
 def add_truncate(
@@ -178,18 +201,10 @@ def refuse_strange(
     decoded: DecodedUpserts, types: ColumnTypes, messages: Sequence[Message], origin: MessageOrigin
 ) -> None:
     """Replace upserts in which a column is not of its type by errors under their keys."""
-    rows = [
-        decoded.partial[at].value if at in decoded.partial else value
-        for at, value in enumerate(decoded.values)
-    ]
-    wrong = types.wrong(rows)
+    wrong = types.wrong(decoded.rows())
     by_offset = {message.offset: message for message in messages} if wrong else {}
     for at, reason in wrong.items():
-        decoded.bad[at] = record_of(reason, by_offset[decoded.offsets[at]], origin)
-        decoded.values[at] = None
-        decoded.partial.pop(at, None)
-        decoded.before.pop(at, None)
-        decoded.sequences.pop(at, None)
+        decoded.refuse(at, record_of(reason, by_offset[decoded.offsets[at]], origin))
 
 
 def make_values(decoded: DecodedUpserts, pushed: Chain) -> None:
@@ -223,31 +238,22 @@ def set_event_times(
         record = record_of("a truncate has no event time", by_offset[offset], origin)
         decoded.errors.append((offset, record))
     decoded.truncates.clear()
-    rows = [
-        decoded.partial[at].value if at in decoded.partial else value
-        for at, value in enumerate(decoded.values)
-    ]
     clocks = [by_offset[offset].timestamp for offset in decoded.offsets]
     bounds = dating.of(decoded.offsets)
     keys = decoded.keys
     if NULL_KEY in keys:
         keys = [NO_KEY if key == NULL_KEY else key for key in keys]
-    dated = event.of_rows(keys, rows, clocks, bounds)
+    dated = event.of_rows(keys, decoded.rows(), clocks, bounds)
     times = decoded.times = []
     placed: list[int] = []
     for at, time in enumerate(dated.times):
-        if at in decoded.bad and (event.of_columns or isinstance(time, str)):
-            # A value that cannot be decoded has no known event time.
+        # A value that cannot be decoded has no known event time.
+        is_bad = at in decoded.bad
+        if isinstance(time, str) or (is_bad and event.of_columns):
             times.append(bounds[at].lower)
             placed.append(at)
-        elif isinstance(time, str):
-            times.append(bounds[at].lower)
-            placed.append(at)
-            decoded.bad[at] = record_of(time, by_offset[decoded.offsets[at]], origin)
-            decoded.values[at] = None
-            decoded.partial.pop(at, None)
-            decoded.before.pop(at, None)
-            decoded.sequences.pop(at, None)
+            if not is_bad:
+                decoded.refuse(at, record_of(time, by_offset[decoded.offsets[at]], origin))
         else:
             times.append(time)
             if dated.late and time == bounds[at].lower:
@@ -339,7 +345,9 @@ class Intake:
             refuse_strange(decoded, self._types, messages, origin)
         if plain is not None and self._checks_more:
             decoded.wide = [*range(len(decoded.keys))]
-        self._narrow(decoded)
+        for at in decoded.wide:
+            # These columns were decoded only to be checked.
+            decoded.change_row(at, self._narrowed)
         if self._metadata:
             self._metadata.add(decoded, messages, origin)
             # The old image in a message has no metadata, so it shows only that there was a row.
@@ -350,17 +358,6 @@ class Intake:
         if self._pushed is not None:
             make_values(decoded, self._pushed)
         return decoded
-
-    def _narrow(self, decoded: DecodedUpserts) -> None:
-        """Drop the columns of upserts that were decoded only to be checked."""
-        for at in decoded.wide:
-            if (value := decoded.values[at]) is not None:
-                decoded.values[at] = self._narrowed(value)
-            if at in decoded.partial:
-                partial = decoded.partial[at]
-                decoded.partial[at] = msgspec.structs.replace(
-                    partial, value=self._narrowed(partial.value)
-                )
 
     def _upserts(
         self, messages: Sequence[Message], origin: MessageOrigin, partitions: int
@@ -644,13 +641,9 @@ class MetadataColumns:
     ) -> None:
         """Add metadata to the values of upserts."""
         by_offset = {message.offset: message for message in messages}
-        for at, (value, offset) in enumerate(zip(decoded.values, decoded.offsets, strict=True)):
-            if value is not None:
-                decoded.values[at] = self.row(value, by_offset[offset], origin)
-            if at in decoded.partial:
-                partial = decoded.partial[at]
-                row = self.row(partial.value, by_offset[offset], origin)
-                decoded.partial[at] = msgspec.structs.replace(partial, value=row)
+        for at, offset in enumerate(decoded.offsets):
+            message = by_offset[offset]
+            decoded.change_row(at, partial(self.row, message=message, origin=origin))
 
 
 class UpdateIntake:
