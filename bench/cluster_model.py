@@ -34,9 +34,9 @@ from ikebana.processor.kafka import broker, client, progress_topic, transactions
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics import reclock
+from ikebana.processor.topics.batch_selection import MintingState
 from ikebana.processor.topics.slices import slices
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.topics.taking import MintingState
 
 _TIMES = 20
 

@@ -143,7 +143,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edit: read again, the frontier waits for it": (
         AGAIN,
-        "processor/topics/taking.py",
+        "processor/topics/batch_selection.py",
         "source.is_dated and source.name not in plan.backfills",
         "source.is_dated",
     ),

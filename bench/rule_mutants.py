@@ -45,7 +45,7 @@ _TASK = "processor/checkpoint/commits.py"
 _FILES = "arrangements/files.py"
 _ROCKS = "arrangements/rocks.py"
 _SHARD = "arrangements/shard.py"
-_DIFF = "processor/topics/taking.py"
+_DIFF = "processor/topics/batch_selection.py"
 _RECLOCK = "processor/topics/reclock.py"
 _EXTEND = "processor/engine/joined_batch.py"
 

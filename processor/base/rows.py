@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from ikebana.arrangements.update import Interval
-from ikebana.processor.base.noted import Noted
+from ikebana.processor.base.record_notes import Noted
 from ikebana.processor.base.transition import NO_TRANSITION, Transition
 
 try:

@@ -8,7 +8,7 @@ from ikebana.processor.base.texts import shown
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.topics.taking import ClosedProgress
+from ikebana.processor.topics.batch_selection import ClosedProgress
 
 _ANEW = "Start with a new checkpoint and new output topics."
 

@@ -19,7 +19,14 @@ from ikebana.arrangements.store import PrefixStore, Store
 from ikebana.arrangements.update import Interval, Time
 from ikebana.codecs import canonical
 from ikebana.errors import RecordError
-from ikebana.processor.base.noted import MOST, Noted, NotedKind, NotedRecord, errors_noted, merged
+from ikebana.processor.base.record_notes import (
+    MOST,
+    Noted,
+    NotedKind,
+    NotedRecord,
+    errors_noted,
+    merged,
+)
 from ikebana.processor.base.rows import (
     Columns,
     Errors,

@@ -42,11 +42,11 @@ from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics import input_times, replays
+from ikebana.processor.topics.batch_selection import ClosedProgress
 from ikebana.processor.topics.event_time import Silence, Where
 from ikebana.processor.topics.input_times import InputTimes, ShardReports
 from ikebana.processor.topics.row_files import files_of
 from ikebana.processor.topics.source_offset import SourceOffset, started
-from ikebana.processor.topics.taking import ClosedProgress
 
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.next_step import Observed

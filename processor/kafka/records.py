@@ -19,9 +19,9 @@ from confluent_kafka import Message as KafkaMessage
 from ikebana.errors import IkebanaError, SourceError
 from ikebana.processor.authoring.proposing.formats import Sample
 from ikebana.processor.authoring.proposing.look import Look, look, new_columns, notices
-from ikebana.processor.base.noted import MessagePlace
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.offsets import progress_topic
+from ikebana.processor.base.record_notes import MessagePlace
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.progress_topic import last_progress
 from ikebana.processor.kafka.reader import Range, RangeReader, timestamp_of

@@ -41,7 +41,7 @@ import msgspec
 from ikebana.arrangements.store import EntryDict, PrefixStore, Store
 from ikebana.arrangements.update import Interval
 from ikebana.codecs.canonical import widened
-from ikebana.processor.base.noted import MOST
+from ikebana.processor.base.record_notes import MOST
 from ikebana.processor.base.rows import (
     SOME_ROW,
     Columns,

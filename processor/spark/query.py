@@ -56,9 +56,9 @@ from ikebana.processor.spark.source_task import (
 )
 from ikebana.processor.spark.workers import left_rows
 from ikebana.processor.topics import replays
+from ikebana.processor.topics.batch_selection import InputsState
 from ikebana.processor.topics.reclock import Edited
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.topics.taking import InputsState
 from ikebana.processor.watching.health import BatchProgress
 from ikebana.processor.watching.metrics import TriggerReport
 from ikebana.processor.watching.reports import BatchReport, report

@@ -62,11 +62,11 @@ from ikebana.processor.spark.workers.network import WorkerAddress
 from ikebana.processor.spark.workers.owners import PLACEMENT, Owners
 from ikebana.processor.topics import reclock, replays
 from ikebana.processor.topics.allowance import Allowance, Beats, Pace
+from ikebana.processor.topics.batch_selection import InputsState, MintingState, capped, reach
 from ikebana.processor.topics.input_times import ShardReports
 from ikebana.processor.topics.replays import OwnRange, ranges, read_in
 from ikebana.processor.topics.slices import Slice, slices
 from ikebana.processor.topics.source_offset import SourceOffset, is_settled
-from ikebana.processor.topics.taking import InputsState, MintingState, capped, reach
 
 NAME = "ikebana"
 # Spark hides the values of options whose name has "secret"; these settings have passwords.

@@ -25,6 +25,7 @@ from ikebana.processor.kafka.reader import Range, RangeReader, timestamp_of
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.spark.workers import left_rows
+from ikebana.processor.topics.batch_selection import InputsState
 from ikebana.processor.topics.input_codec import needs_headers, needs_timestamps
 from ikebana.processor.topics.input_times import ShardReports
 from ikebana.processor.topics.intake import Intake, UpdateIntake, intake_of
@@ -33,7 +34,6 @@ from ikebana.processor.topics.reclock import NOT_EDITED, Edited
 from ikebana.processor.topics.replays import OwnRange, retractions_of
 from ikebana.processor.topics.slices import Decoding, Slice, reading_of, rows_in
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.topics.taking import InputsState
 from ikebana.processor.topics.transactions import BoundaryReading
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from ikebana.processor.base.noted import MOST
 from ikebana.processor.base.offsets import Offsets, offset_in
+from ikebana.processor.base.record_notes import MOST
 from ikebana.processor.base.rows import Judged, TimesReport
 from ikebana.processor.planning.plan import EventTime, Input, Plan
 

@@ -2,8 +2,8 @@
 
 The source mints one `SourceOffset` for each batch, and Spark logs it before the batch runs.
 It is the durable mapping from Kafka's offsets to our times, and the only place where a clock is
-read: everything else about the batch is a function of it.  `taking` chooses the offsets that a
-batch reads and makes times, and `slices` splits the batch by partition.
+read: everything else about the batch is a function of it.  `batch_selection` chooses the offsets
+that a batch reads and makes times, and `slices` splits the batch by partition.
 """
 
 # Decision (a frontier lags a batch): To look into messages before minting would read them twice,
@@ -23,11 +23,11 @@ from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics import replays
+from ikebana.processor.topics.batch_selection import BatchSelection, MintingState, dated, timed
 from ikebana.processor.topics.input_times import InputTimes
 from ikebana.processor.topics.replays import learned_again, offsets_left
 from ikebana.processor.topics.row_files import with_histories, without_histories
 from ikebana.processor.topics.source_offset import SourceOffset, is_settled
-from ikebana.processor.topics.taking import BatchSelection, MintingState, dated, timed
 from ikebana.processor.topics.transactions import topic_key
 
 

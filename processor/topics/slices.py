@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from zlib import crc32
 
 from ikebana.arrangements.update import Interval
-from ikebana.processor.base.noted import MOST, Noted, NotedRecord
 from ikebana.processor.base.offsets import offset_in
+from ikebana.processor.base.record_notes import MOST, Noted, NotedRecord
 from ikebana.processor.base.rows import (
     FIRST,
     NO_KEY,
@@ -40,6 +40,7 @@ from ikebana.processor.base.sharding import (
 )
 from ikebana.processor.linear.chain import Growing
 from ikebana.processor.planning.plan import Input, Plan
+from ikebana.processor.topics.batch_selection import read_up_to
 from ikebana.processor.topics.event_time import Dating
 from ikebana.processor.topics.input_codec import takes_empty_for_null
 from ikebana.processor.topics.input_times import InputTimes, RowFile, key_of
@@ -48,7 +49,6 @@ from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.replays import split_at_past
 from ikebana.processor.topics.row_files import key_columns, rows_of
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.topics.taking import read_up_to
 from ikebana.processor.topics.transactions import (
     BoundaryReading,
     SourceDating,

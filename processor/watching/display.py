@@ -16,7 +16,7 @@ from ikebana.processor.base.fast_paths import FastPath, in_words, missed_owners
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.texts import counted, moment
 from ikebana.processor.planning.plan import ERRORS, Plan
-from ikebana.processor.topics.taking import InputsState
+from ikebana.processor.topics.batch_selection import InputsState
 from ikebana.processor.watching.metrics import HotWarnings
 from ikebana.processor.watching.reports import frontier_words, held_words, nothing
 

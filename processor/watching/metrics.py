@@ -20,7 +20,7 @@ from ikebana.processor.base.sharding import Hot
 from ikebana.processor.base.texts import EPOCH_MS, shown
 from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.topics.taking import InputsState
+from ikebana.processor.topics.batch_selection import InputsState
 from ikebana.processor.watching.health import BatchProgress, Health
 from ikebana.processor.watching.sinks import SinkFigures
 

@@ -35,11 +35,11 @@ from ikebana import __version__
 from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.base import notices
 from ikebana.processor.base.fast_paths import FastPath, missed_owners
-from ikebana.processor.base.noted import MessagePlace, Noted, NotedKind, NotedRecord
 from ikebana.processor.base.notices import Notice
+from ikebana.processor.base.record_notes import MessagePlace, Noted, NotedKind, NotedRecord
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.topics.taking import InputsState
+from ikebana.processor.topics.batch_selection import InputsState
 from ikebana.processor.watching import console, metrics
 from ikebana.processor.watching.console import HistorySample, Past, SampleHistory
 from ikebana.processor.watching.health import Health, Verdict

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ikebana.processor.base.noted import Noted, merged
 from ikebana.processor.base.notices import Notice
+from ikebana.processor.base.record_notes import Noted, merged
 from ikebana.processor.base.sharding import Hot, added_up
 from ikebana.processor.base.texts import moment, shown
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.parts import MOST_COUNTED
-from ikebana.processor.topics.taking import InputsState
+from ikebana.processor.topics.batch_selection import InputsState
 
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan

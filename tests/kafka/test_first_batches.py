@@ -13,7 +13,7 @@ from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.engine.opening import opened
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.spark.source_task import last_signal
-from ikebana.processor.topics.taking import InputsState
+from ikebana.processor.topics.batch_selection import InputsState
 from support.pipeline_processes import create, produce
 from support.worlds import DrivenRun
 

@@ -16,7 +16,7 @@ from ikebana import Column, Concat, EventTime, Input, Output, Plan, Reduce, Upse
 from ikebana.codecs import canonical, cdcv2, diff
 from ikebana.codecs.diff import ProgressRecord
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.topics.taking import ClosedProgress
+from ikebana.processor.topics.batch_selection import ClosedProgress
 from ikebana.testing import Run, Topics
 from support.strategies import unhurried
 

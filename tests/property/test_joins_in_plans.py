@@ -26,7 +26,7 @@ from ikebana.processor.planning.joins.query import (
     Strategy,
 )
 from ikebana.processor.planning.joins.stages import joined
-from ikebana.processor.topics.taking import ClosedProgress
+from ikebana.processor.topics.batch_selection import ClosedProgress
 from ikebana.testing import Run, Topics
 from support.delta_path_oracle import Datum
 from support.random_joins import COLUMNS, RELATIONS, Drawn, histories, nested_loops, queries

@@ -20,7 +20,7 @@ from ikebana.codecs import canonical, diff
 from ikebana.codecs.diff import ProgressRecord
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.topics.taking import ClosedProgress
+from ikebana.processor.topics.batch_selection import ClosedProgress
 from ikebana.testing import Run, Topics
 from support.strategies import few
 

@@ -23,7 +23,7 @@ from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational.making import KnownRelations
 from ikebana.processor.relational.sql import sql_operators
-from ikebana.processor.topics.taking import ClosedProgress
+from ikebana.processor.topics.batch_selection import ClosedProgress
 from ikebana.testing import Run, Topics
 from support.strategies import few
 

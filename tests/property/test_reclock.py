@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.processor.base.offsets import Positions
 from ikebana.processor.planning.plan import TimeDomain
+from ikebana.processor.topics.batch_selection import MintingState
 from ikebana.processor.topics.reclock import BatchTrigger, mint
 from ikebana.processor.topics.slices import slices
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.topics.taking import MintingState
 from support.strategies import unhurried
 
 

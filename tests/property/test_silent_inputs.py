@@ -22,8 +22,8 @@ from ikebana import (
 from ikebana.codecs import canonical, cdcv2, diff
 from ikebana.codecs.diff import ProgressRecord
 from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.topics.batch_selection import LAST_TIME, ClosedProgress
 from ikebana.processor.topics.event_time import Where
-from ikebana.processor.topics.taking import LAST_TIME, ClosedProgress
 from ikebana.testing import Run, Topics
 from support.dated_upserts import Play, dated
 from support.strategies import unhurried

@@ -10,7 +10,7 @@ from ikebana.errors import LostError
 from ikebana.processor.base.fast_paths import FastPath
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource, PartPlan
-from ikebana.processor.topics.taking import InputsState
+from ikebana.processor.topics.batch_selection import InputsState
 from ikebana.processor.watching.display import BatchDisplay, _Bar
 from ikebana.processor.watching.reports import BatchReport, Filling
 

@@ -14,8 +14,8 @@ from ikebana.arrangements.run import RunEntry
 from ikebana.errors import AwayError
 from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.authoring.proposing.look import ColumnsSeen, UndeclaredColumn
-from ikebana.processor.base.noted import MessagePlace, Noted
 from ikebana.processor.base.notices import Notice
+from ikebana.processor.base.record_notes import MessagePlace, Noted
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource, PartPlan
 from ikebana.processor.kafka.records import Record

@@ -11,7 +11,7 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Interval
 from ikebana.codecs.errors import error_record
 from ikebana.errors import RecordError
-from ikebana.processor.base.noted import NotedRecord
+from ikebana.processor.base.record_notes import NotedRecord
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.engine import dataflow
 from ikebana.processor.engine.budget import GatheredUpdates

@@ -12,9 +12,9 @@ from ikebana import Column, EventTime, Input, Output, Plan, Reduce, Upsert
 from ikebana.codecs import canonical, cdcv2, diff
 from ikebana.codecs.diff import ProgressRecord
 from ikebana.processor.planning.plan import TimeDomain
+from ikebana.processor.topics.batch_selection import ClosedProgress, MintingState
 from ikebana.processor.topics.reclock import BatchTrigger, mint
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.topics.taking import ClosedProgress, MintingState
 from ikebana.testing import Run, Topics
 
 NOW = 1_700_000_000_000

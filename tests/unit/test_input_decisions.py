@@ -15,7 +15,7 @@ from ikebana.processor.checkpoint.inputs import (
     writer_of,
 )
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
-from ikebana.processor.topics.taking import ClosedProgress
+from ikebana.processor.topics.batch_selection import ClosedProgress
 from support.histories import record
 
 

@@ -94,7 +94,7 @@ PURE = (
     "processor/kernels/",
     "processor/planning/",
     "processor/topics/input_times.py",
-    "processor/topics/taking.py",
+    "processor/topics/batch_selection.py",
     "processor/topics/event_time.py",
     "processor/topics/input_times.py",
     "processor/topics/intake.py",

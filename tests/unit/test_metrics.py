@@ -26,7 +26,7 @@ from ikebana.processor.checkpoint.commits import FillProgress, Marker
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Input, Output, Plan, TimeDomain, Upsert
 from ikebana.processor.spark.query import trigger_of
-from ikebana.processor.topics.taking import InputsState
+from ikebana.processor.topics.batch_selection import InputsState
 from ikebana.processor.watching import metrics
 from ikebana.processor.watching.health import BatchProgress, Health, HealthLimits, Verdict
 from ikebana.processor.watching.metrics import METRICS, MetricSample, TriggerReport

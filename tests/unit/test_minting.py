@@ -9,12 +9,12 @@ from ikebana import EventTime, Input, Output, Plan
 from ikebana.codecs.diff import pack_times
 from ikebana.processor.base.rows import TimesReport
 from ikebana.processor.base.transition import Replayed, Stage, Transition
-from ikebana.processor.topics import event_time, taking
+from ikebana.processor.topics import batch_selection, event_time
+from ikebana.processor.topics.batch_selection import ClosedProgress, DiffSpan, MintingState
 from ikebana.processor.topics.event_time import EventTimes, TimeBounds
 from ikebana.processor.topics.input_times import ShardReports, after_reports
 from ikebana.processor.topics.reclock import BatchTrigger, Edited, mint
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.topics.taking import ClosedProgress, DiffSpan, MintingState
 from support.histories import WITH_PAIRS, offset, record
 
 
@@ -42,7 +42,7 @@ THREE = closed((5, 10), (10, 20), (20, 40))
 )
 def test_what_a_batch_reads_of_a_diff_topic(lower: int, upper: int, expected: DiffSpan) -> None:
     """R10. Up to the first progress at or behind its upper, from the last at or before."""
-    assert taking.span(THREE, upper, lower) == expected
+    assert batch_selection.span(THREE, upper, lower) == expected
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_how_far_the_read_limit_lets_go(lower: int, limit: int | None, expected:
     """R10. The limit is met by an upper among those of the progress."""
     positions = {0: 0}
 
-    assert taking.reach_of_topic(THREE, positions, lower, limit) == expected
+    assert batch_selection.reach_of_topic(THREE, positions, lower, limit) == expected
 
 
 @pytest.mark.parametrize("lower", [0, 5], ids=["no row is late", "one is"])

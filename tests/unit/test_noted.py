@@ -5,7 +5,7 @@ from typing import Any, Literal
 import pytest
 
 from ikebana import Column, EventTime, Input, Output, Plan, Upsert
-from ikebana.processor.base.noted import MOST, Noted, NotedRecord, errors_noted, merged
+from ikebana.processor.base.record_notes import MOST, Noted, NotedRecord, errors_noted, merged
 from ikebana.processor.engine.dataflow import Emitted
 from ikebana.processor.engine.testing.run import Run
 from ikebana.processor.watching.monitor import Notes

@@ -32,10 +32,10 @@ from ikebana.processor.kafka.progress_topic import Closing, closings
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.kafka.takeover import _times
 from ikebana.processor.planning.progress import edges
+from ikebana.processor.topics.batch_selection import MintingState
 from ikebana.processor.topics.formatting import progress_messages
 from ikebana.processor.topics.reclock import BatchTrigger, mint
 from ikebana.processor.topics.source_offset import is_settled
-from ikebana.processor.topics.taking import MintingState
 from unit.test_source_reading import KafkaMessage
 
 SHOP = """

@@ -13,10 +13,10 @@ from ikebana.processor.planning import planner
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.spark.source_task import shares_of
 from ikebana.processor.topics import reclock
+from ikebana.processor.topics.batch_selection import MintingState
 from ikebana.processor.topics.intake import intake_of
 from ikebana.processor.topics.slices import reading_of, slices
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.topics.taking import MintingState
 from ikebana.testing import Run
 
 A = Input("a", ("t",))

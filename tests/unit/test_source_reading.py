@@ -19,8 +19,8 @@ from ikebana.processor.spark.source_task import Share, SourceConfig
 from ikebana.processor.spark.workers.network import WorkerAddress
 from ikebana.processor.spark.workers.owners import Owners
 from ikebana.processor.topics import reclock
+from ikebana.processor.topics.batch_selection import MintingState
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.topics.taking import MintingState
 
 READ = "ikebana.processor.spark.workers.owners.read"
 ROW = '{"database":"shop","table":"%s","type":"insert","primary_key_columns":["id"],"data":%s}'

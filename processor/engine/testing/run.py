@@ -42,6 +42,7 @@ from ikebana.processor.planning.backfill import has_caught_up
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.plan import ERRORS, Input, Output, Plan
 from ikebana.processor.topics import input_times, reclock, replays
+from ikebana.processor.topics.batch_selection import MintingState
 from ikebana.processor.topics.event_time import Where
 from ikebana.processor.topics.input_times import InputTimes, ShardReports
 from ikebana.processor.topics.intake import Intake, UpdateIntake, intake_of
@@ -50,7 +51,6 @@ from ikebana.processor.topics.replays import retractions_of
 from ikebana.processor.topics.row_files import files_of
 from ikebana.processor.topics.slices import reading_of, rows_in, slices
 from ikebana.processor.topics.source_offset import SourceOffset, is_settled, started
-from ikebana.processor.topics.taking import MintingState
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas

@@ -8,8 +8,8 @@ from ikebana.codecs.diff import ProgressRecord, SnapshotRecord, topic_of
 from ikebana.processor.checkpoint.inputs import first_offsets
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.planning.plan import Input
+from ikebana.processor.topics.batch_selection import ClosedProgress
 from ikebana.processor.topics.messages import Message
-from ikebana.processor.topics.taking import ClosedProgress
 
 
 class Topics:
