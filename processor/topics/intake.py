@@ -125,7 +125,7 @@ class DecodedUpserts:
         """Replace an upsert by an error under its key."""
         self.bad[at], self.values[at] = record, None
         for of_upserts in (self.partial, self.before, self.sequences):
-            of_upserts.pop(at, None)  # type: ignore[attr-defined]
+            of_upserts.pop(at, None)
 
     def rows(self) -> list[bytes | None]:
         """The rows of the upserts, partial ones as far as they go."""
@@ -247,13 +247,13 @@ def set_event_times(
     times = decoded.times = []
     placed: list[int] = []
     for at, time in enumerate(dated.times):
-        # A value that cannot be decoded has no known event time.
         is_bad = at in decoded.bad
+        if isinstance(time, str) and not is_bad:
+            decoded.refuse(at, record_of(time, by_offset[decoded.offsets[at]], origin))
         if isinstance(time, str) or (is_bad and event.of_columns):
+            # A value that cannot be decoded has no known event time.
             times.append(bounds[at].lower)
             placed.append(at)
-            if not is_bad:
-                decoded.refuse(at, record_of(time, by_offset[decoded.offsets[at]], origin))
         else:
             times.append(time)
             if dated.late and time == bounds[at].lower:
