@@ -1,8 +1,7 @@
-"""Options for commands that read topics: their brokers, formats and times."""
+"""Arguments and options of commands that read a pipeline or topics: brokers, formats, times."""
 
 import functools
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,13 +10,14 @@ import click
 from ikebana.errors import ConfigError
 from ikebana.processor.base.offsets import is_topic
 from ikebana.processor.base.texts import parse_moment, suggestion
-from ikebana.processor.kafka import reading_rights
-from ikebana.processor.kafka.client import with_registry
 
 if TYPE_CHECKING:
     from ikebana.processor.planning.plan import Plan
 
-_DEFAULT = "localhost:9092"
+DEFAULT_BROKERS = "localhost:9092"
+SERVED = ("diff", "cdcv2-json", "cdcv2-avro", "debezium-json", "upsert")
+"""The formats of topics that can be served."""
+_NONE: Mapping[str, str] = {}
 Command = Callable[..., None]
 
 
@@ -61,7 +61,8 @@ BROKERS = click.option(
     "--bootstrap-servers",
     metavar="H:P",
     envvar="IKEBANA_BOOTSTRAP_SERVERS",
-    help=f"Brokers; wins over the files. [env: IKEBANA_BOOTSTRAP_SERVERS; default: {_DEFAULT}]",
+    help="Brokers; wins over the files. [env: IKEBANA_BOOTSTRAP_SERVERS; default: "
+    f"{DEFAULT_BROKERS}]",
 )
 CONFIG = click.option(
     "--config",
@@ -70,6 +71,36 @@ CONFIG = click.option(
     help="Settings of the Kafka client, a line `key=value` each, such as "
     "security.protocol=SASL_SSL; of a schema registry, too: schema.registry.url=URL.",
 )
+
+
+_CHECKPOINT = click.option("--checkpoint", metavar="DIR", help="Path or URI; wins over the file.")
+
+
+def with_pipeline(*, checkpoint: bool = True) -> Callable[[Command], Command]:
+    """Add PIPELINE, `--bootstrap-servers` and `--checkpoint`; the command gets a `pipeline`.
+
+    Without `checkpoint`, the command needs none.
+    """
+
+    def add(command: Command) -> Command:
+        @click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path))
+        @click.option("--bootstrap-servers", metavar="H:P", help="Brokers; wins over the file.")
+        @functools.wraps(command)
+        def with_argument(
+            file: Path,
+            *,
+            bootstrap_servers: str | None,
+            checkpoint: str | None = "-",
+            **options: object,
+        ) -> None:
+            # Imported here, so that `--help` does not wait for DuckDB.
+            from ikebana.processor.cli.pipeline_argument import PipelineArgument
+
+            command(PipelineArgument(file, bootstrap_servers, checkpoint), **options)
+
+        return _CHECKPOINT(with_argument) if checkpoint else with_argument
+
+    return add
 
 
 def connected(*formats: str) -> Callable[[Command], Command]:
@@ -99,6 +130,8 @@ def connected(*formats: str) -> Callable[[Command], Command]:
             pipeline: Path | None,
             **options: object,
         ) -> None:
+            from ikebana.processor.kafka import reading_rights
+
             chosen = options.pop("form") if formats else None
             settings, written = topic_access(topic, pipeline, config, bootstrap_servers)
             if formats:
@@ -125,31 +158,40 @@ def _with_format(formats: tuple[str, ...]) -> Callable[[Command], Command]:
     )
 
 
+def client_settings(
+    bootstrap_servers: str | None, config: Path | None, of_pipeline: Mapping[str, str] = _NONE
+) -> dict[str, str]:
+    """Return the settings of the Kafka client.
+
+    Options win over the file `config`, and that over a pipeline.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    settings = {**of_pipeline, **({} if config is None else read_config(config))}
+    if bootstrap_servers:
+        settings["bootstrap.servers"] = bootstrap_servers
+    settings.setdefault("bootstrap.servers", DEFAULT_BROKERS)
+    return settings
+
+
 def topic_access(
     topic: str, pipeline: Path | None, config: Path | None, bootstrap_servers: str | None
 ) -> tuple[dict[str, str], str]:
     """Return the settings of the Kafka client, and the format of the topic.
 
-    Options win over the file `config`, and that over the pipeline.
-
     Raises:
         ConfigError: a file cannot be read, or no output of the pipeline writes the topic.
     """
-    settings = {} if config is None else read_config(config)
-    form = "diff"
-    if pipeline is not None:
-        # Imported here, so that `--help` does not wait for DuckDB.
-        from ikebana.processor.cli import finding
-
-        result = finding.read(
-            pipeline, bootstrap_servers=bootstrap_servers, checkpoint="-", environ=os.environ
+    if pipeline is None:
+        return client_settings(bootstrap_servers, config), "diff"
+    of_pipeline, formats, _ = _outputs_of(pipeline, bootstrap_servers)
+    if topic not in formats:
+        raise ConfigError(
+            f'{pipeline} has no output whose topic is "{topic}"{suggestion(topic, formats)}',
+            hint="Give the topic's name, which is in outputs.<name>.topic.",
         )
-        settings = {**with_registry(result.settings.kafka, result.settings.registry), **settings}
-        form = _format_of(topic, result.plan, pipeline)
-    if bootstrap_servers:
-        settings["bootstrap.servers"] = bootstrap_servers
-    settings.setdefault("bootstrap.servers", _DEFAULT)
-    return settings, form
+    return client_settings(bootstrap_servers, config, of_pipeline), formats[topic]
 
 
 def topics_to_read(
@@ -162,8 +204,8 @@ def topics_to_read(
     Raises:
         ConfigError: a file cannot be read, or a name is none of a topic.
     """
-    plan = None
-    settings = {} if config is None else read_config(config)
+    of_pipeline: dict[str, str] = {}
+    formats, plan = dict.fromkeys(what, form or "diff"), None
     if pipelines := [each for each in what if _is_pipeline(each)]:
         if len(what) > 1:
             raise ConfigError(
@@ -176,44 +218,30 @@ def topics_to_read(
                 f"cannot read {what[0]} as {form}: a pipeline names the formats of its outputs",
                 hint="Leave --format out, or name topics.",
             )
-        # Imported here, so that `--help` does not wait for DuckDB.
-        from ikebana.processor.cli import finding
-
-        result = finding.read(
-            Path(what[0]),
-            bootstrap_servers=bootstrap_servers,
-            checkpoint="-",
-            environ=os.environ,
-        )
-        settings = {**with_registry(result.settings.kafka, result.settings.registry), **settings}
-        plan = result.plan
-        formats: dict[str, str] = {each.topic: each.format for each in plan.published}
-    else:
-        formats = dict.fromkeys(what, form or "diff")
+        of_pipeline, formats, plan = _outputs_of(Path(what[0]), bootstrap_servers)
     for topic in formats:
         if not is_topic(topic):
             raise ConfigError(f'cannot read "{topic}": it is no name of a topic')
-    if bootstrap_servers:
-        settings["bootstrap.servers"] = bootstrap_servers
-    settings.setdefault("bootstrap.servers", _DEFAULT)
-    return settings, formats, plan
+    return client_settings(bootstrap_servers, config, of_pipeline), formats, plan
+
+
+def _outputs_of(
+    pipeline: Path, bootstrap_servers: str | None
+) -> "tuple[dict[str, str], dict[str, str], Plan]":
+    """The settings of a pipeline for readers of its outputs, their formats by topic, the plan."""
+    # Imported here, so that `--help` does not wait for DuckDB.
+    from ikebana.processor.cli.pipeline_argument import PipelineArgument
+    from ikebana.processor.kafka.client import with_registry
+
+    plan, settings = PipelineArgument(pipeline, bootstrap_servers, "-").written()
+    formats: dict[str, str] = {each.topic: each.format for each in plan.published}
+    return with_registry(settings.kafka, settings.registry), formats, plan
 
 
 def _is_pipeline(argument: str) -> bool:
     return (
         ":" in argument or argument.endswith((".yaml", ".yml", ".sql")) or Path(argument).is_file()
     )
-
-
-def _format_of(topic: str, plan: "Plan", path: Path) -> str:
-    """The format in which the pipeline writes a topic.  Raises: ConfigError, if it does not."""
-    formats: dict[str, str] = {output.topic: output.format for output in plan.published}
-    if topic not in formats:
-        raise ConfigError(
-            f'{path} has no output whose topic is "{topic}"{suggestion(topic, formats)}',
-            hint="Give the topic's name, which is in outputs.<name>.topic.",
-        )
-    return formats[topic]
 
 
 def read_config(path: Path) -> dict[str, str]:

@@ -15,12 +15,13 @@ from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.machine import private_files
 from ikebana.processor.base.processes import on_signals
 from ikebana.processor.base.texts import suggestion
-from ikebana.processor.cli.connection import BROKERS, CONFIG, read_config
+from ikebana.processor.cli.connection import BROKERS, CONFIG, client_settings
 from ikebana.processor.cli.http_options import address, ready_within
 
 if TYPE_CHECKING:
     from ikebana.delivering.delivery import Delivery
     from ikebana.processor.authoring.deliver_part import DeliverPart
+    from ikebana.processor.cli.pipeline_argument import PipelineArgument
     from ikebana.processor.planning.plan import Plan
 
 
@@ -71,11 +72,11 @@ def deliver_command(
     Exit status 0: stopped, or delivered everything with --once.  1: it cannot continue; the
     message says why.  3: a newer instance of the sink has taken over.
     """
-    settings, sinks, plan = read(file, bootstrap_servers, checkpoint)
-    settings |= {} if config is None else read_config(config)
-    if bootstrap_servers:
-        settings["bootstrap.servers"] = bootstrap_servers
-    settings.setdefault("bootstrap.servers", "localhost:9092")
+    # Imported here, so that `--help` does not wait for DuckDB.
+    from ikebana.processor.cli.pipeline_argument import PipelineArgument
+
+    of_file, sinks, plan = read(PipelineArgument(file, bootstrap_servers, checkpoint))
+    settings = client_settings(bootstrap_servers, config, of_file)
     chosen = _chosen(file, name, sinks)
 
     from ikebana.delivering.delivery import DeliveredTopics, Delivery
@@ -96,26 +97,21 @@ def deliver_command(
 
 
 def read(
-    file: Path, bootstrap_servers: str | None, checkpoint: str | None
+    file: "PipelineArgument",
 ) -> tuple[dict[str, str], "Mapping[str, DeliverPart]", "Plan | None"]:
     """Read the settings of the Kafka client, the sinks by name, and the plan of a pipeline.
 
     Raises: ConfigError, CheckpointError.
     """
     from ikebana.processor.authoring.pipeline import read_sinks
-    from ikebana.processor.cli import finding, later
+    from ikebana.processor.cli.pipeline_argument import adding_inputs
 
-    if (alone := read_sinks(file, os.environ)) is not None:
+    if (alone := read_sinks(file.file, os.environ)) is not None:
         return dict(alone.kafka), alone.deliver, None
     # A file may have no checkpoint, which is only read for added columns.
-    pipeline = finding.read(
-        file, bootstrap_servers=bootstrap_servers, checkpoint="-", environ=os.environ
-    )
-    if later.adding_inputs(pipeline.plan):
-        pipeline = later.read(
-            file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
-        )
-    plan, settings = pipeline
+    plan, settings = file._replace(checkpoint="-").written()
+    if adding_inputs(plan):
+        plan, settings = file.read()
     return settings.reading_kafka, settings.deliver, plan
 
 

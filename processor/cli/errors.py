@@ -2,11 +2,9 @@
 
 import base64
 import json
-import os
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
@@ -16,13 +14,16 @@ from rich.text import Text
 
 from ikebana.processor.base.diff_reader import PlacedUpdate, TopicPart
 from ikebana.processor.base.texts import counted, iso, moment
-from ikebana.processor.cli import finding
+from ikebana.processor.cli.connection import with_pipeline
 from ikebana.processor.cli.follow import text
 from ikebana.processor.cli.state import shown
 from ikebana.processor.kafka import reading_rights
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.records import Record, record_at
+
+if TYPE_CHECKING:
+    from ikebana.processor.cli.pipeline_argument import PipelineArgument
 
 
 class CurrentError(NamedTuple):
@@ -86,13 +87,10 @@ def _raw(text: Any) -> bytes | None:
 
 
 @click.command("errors")
-@click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path))
-@click.option("--bootstrap-servers", metavar="H:P", help="Brokers; wins over the file.")
+@with_pipeline(checkpoint=False)
 @click.option("--records", is_flag=True, help="Fetch the records that failed from their topics.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
-def errors_command(
-    file: Path, *, bootstrap_servers: str | None, records: bool, as_json: bool
-) -> None:
+def errors_command(pipeline: "PipelineArgument", *, records: bool, as_json: bool) -> None:
     """List the current errors of PIPELINE: error records that have not been retracted.
 
     \b
@@ -104,9 +102,7 @@ def errors_command(
 
     The exit status is 0 whether there are errors or not.
     """
-    plan, settings = finding.read(
-        file, bootstrap_servers=bootstrap_servers, checkpoint="-", environ=os.environ
-    )
+    plan, settings = pipeline.written()
     reading_rights.reach(settings.kafka, {plan.error_topic: "diff"})
     reading = DiffTopic(settings.kafka, plan.error_topic)
     try:

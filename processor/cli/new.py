@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from ikebana.errors import ConfigError
+from ikebana.processor.cli.connection import DEFAULT_BROKERS, client_settings
 
 if TYPE_CHECKING:
     from ikebana.processor.authoring.proposing.proposal import Proposal
     from ikebana.processor.authoring.proposing.writing import Writer
-
-_DEFAULT = "localhost:9092"
 
 
 @click.command("new")
@@ -29,7 +28,7 @@ _DEFAULT = "localhost:9092"
     "--bootstrap-servers",
     metavar="H:P",
     envvar="IKEBANA_BOOTSTRAP_SERVERS",
-    default=_DEFAULT,
+    default=DEFAULT_BROKERS,
     show_default=True,
     help="Brokers.  [env: IKEBANA_BOOTSTRAP_SERVERS]",
 )
@@ -125,12 +124,11 @@ def _proposed(
     """Return the text of a pipeline file for topics; print notes on what messages do not show."""
     from ikebana.processor.authoring.proposing import writing
     from ikebana.processor.authoring.proposing.proposal import propose, until_readable
-    from ikebana.processor.cli.connection import read_config
     from ikebana.processor.kafka import client
     from ikebana.processor.kafka.records import sampled
     from ikebana.processor.kafka.registry import Registry
 
-    settings = {**(read_config(config) if config else {}), "bootstrap.servers": brokers}
+    settings = client_settings(brokers, config)
     client.reach(settings)
     schemas = None if registry is None else Registry({"url": registry})
     name = writing.plan_name(file.stem)

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from ikebana.errors import CheckpointError, ConfigError
+from ikebana.processor.cli.connection import with_pipeline
 
 if TYPE_CHECKING:
     from ikebana.processor.authoring.proposing.proposal import Declarations
     from ikebana.processor.authoring.settings import Settings
     from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, StateFigures
     from ikebana.processor.checkpoint.edit_plan import EditPlan
+    from ikebana.processor.cli.pipeline_argument import PipelineArgument
     from ikebana.processor.planning.plan import Plan
 
 # Counting reads all state files, so beyond this size it needs --count.
@@ -32,7 +34,6 @@ _FORMS = ("text", "mermaid", "svg", "html")
 
 
 @click.command("explain")
-@click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path))
 @click.option(
     "--format",
     "form",
@@ -45,16 +46,9 @@ _FORMS = ("text", "mermaid", "svg", "html")
     "--output", type=click.Path(path_type=Path), help="A file; default: standard output."
 )
 @click.option("--full", is_flag=True, help="Show all of the plan, as written and as run.")
-@click.option("--bootstrap-servers", metavar="H:P", help="Brokers; wins over the file.")
-@click.option("--checkpoint", metavar="DIR", help="Path or URI; wins over the file.")
+@with_pipeline()
 def explain_command(
-    file: Path,
-    *,
-    form: str,
-    output: Path | None,
-    full: bool,
-    bootstrap_servers: str | None,
-    checkpoint: str | None,
+    pipeline: "PipelineArgument", *, form: str, output: Path | None, full: bool
 ) -> None:
     """Show what PIPELINE, a file or module:name, reads, keeps and writes, and what a change costs.
 
@@ -67,17 +61,13 @@ def explain_command(
     lines.  It needs neither Kafka nor Spark.
     """
     # Imported here, so that `--help` does not wait for DuckDB.
-    from ikebana.processor.cli import finding
     from ikebana.processor.explain.explanation import explained
     from ikebana.processor.explain.page import html
     from ikebana.processor.explain.pictures import mermaid, svg
     from ikebana.processor.explain.text import brief, text
 
     renderings = {"text": text if full else brief, "mermaid": mermaid, "svg": svg, "html": html}
-    plan, settings = finding.read(
-        file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
-    )
-    rendered = renderings[form](explained(plan, settings))
+    rendered = renderings[form](explained(*pipeline.written()))
     if output is None:
         click.echo(rendered, nl=False)
         return
@@ -123,29 +113,24 @@ def plan_command(
     Exit status 0: nothing changes.  2: something changes.  1: a run would refuse it.
     """
     # Imported here, so that `--help` does not wait for DuckDB.
-    from ikebana.processor.checkpoint.checkpoint import Checkpoint
+    import msgspec
+
     from ikebana.processor.checkpoint.edit_plan import EXIT_STATUS
-    from ikebana.processor.cli import finding, later
+    from ikebana.processor.cli.pipeline_argument import PipelineArgument, newest_columns
 
     # No broker is asked, so a module without brokers is fine.
     brokers = None if file.exists() else os.environ.get("IKEBANA_BOOTSTRAP_SERVERS", "unused")
-    plan, settings = later.read(
-        file, bootstrap_servers=brokers, checkpoint=against, environ=os.environ
-    )
+    pipeline = PipelineArgument(file, brokers, against)
+    plan, settings = pipeline.read()
     columns: Mapping[str, Declarations] = {}
     if latest_schemas:
         if not file.exists():
             raise click.UsageError("--latest-schemas is for a pipeline file")
-        columns = later.newest_columns(plan, settings)
-        plan, settings = later.read(file, checkpoint=against, environ=os.environ, columns=columns)
-    edit = edit_plan_of(
-        plan.portable(), Checkpoint(settings.checkpoint), settings.shards, count=count
-    )
-    import msgspec
-
+        columns = newest_columns(plan, settings)
+        plan, settings = pipeline.read(columns)
+    edit = edit_plan_of(plan.portable(), settings, count=count)
     refused = (
-        msgspec.structs.replace(each, line=finding.line_of(file, each.path))
-        for each in edit.refused
+        msgspec.structs.replace(each, line=pipeline.line_of(each.path)) for each in edit.refused
     )
     edit = msgspec.structs.replace(edit, refused=tuple(refused))
     if as_json:
@@ -178,19 +163,19 @@ def _print_columns(columns: "Mapping[str, Declarations]") -> None:
     click.echo()
 
 
-def edit_plan_of(
-    plan: "Plan", checkpoint: "Checkpoint", shards: int, *, count: bool | None = False
-) -> "EditPlan":
-    """The edit that continuing a checkpoint with this plan is; `count` is the option --count.
+def edit_plan_of(plan: "Plan", settings: "Settings", *, count: bool | None = False) -> "EditPlan":
+    """The edit that a run of this plan is; `count` is the option --count.
 
     Raises: CheckpointError, if the checkpoint cannot be read.
     """
+    from ikebana.processor.checkpoint.checkpoint import Checkpoint
     from ikebana.processor.checkpoint.next_step import Desired, observed_at
     from ikebana.processor.checkpoint.planned_edit import planned
 
+    checkpoint = Checkpoint(settings.checkpoint)
     observed = observed_at(checkpoint)
     figures = None if observed is None else _figures(checkpoint, observed.birth, count=count)
-    return planned(checkpoint.location, observed, Desired(plan, shards), figures)
+    return planned(settings.checkpoint, observed, Desired(plan, settings.shards), figures)
 
 
 def require_unchanged(plan: "Plan", settings: "Settings") -> None:
@@ -198,10 +183,9 @@ def require_unchanged(plan: "Plan", settings: "Settings") -> None:
 
     Raises: CheckpointError, with all changes, or if the checkpoint cannot be read.
     """
-    from ikebana.processor.checkpoint.checkpoint import Checkpoint
     from ikebana.processor.explain.text import edit_lines
 
-    edit = edit_plan_of(plan.portable(), Checkpoint(settings.checkpoint), settings.shards)
+    edit = edit_plan_of(plan.portable(), settings)
     if edit.is_new or edit.result == "nothing":
         return
     text = "\n".join(line.text for line in edit_lines(edit))

@@ -4,28 +4,25 @@ import os
 import sys
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from ikebana.errors import IkebanaError
+from ikebana.processor.cli.connection import with_pipeline
 
 if TYPE_CHECKING:
     from ikebana.processor.base.notices import Check
+    from ikebana.processor.cli.pipeline_argument import PipelineArgument
 
 EXIT_FAILED = 1
 
 
 @click.command("preflight")
-@click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path))
-@click.option("--bootstrap-servers", metavar="H:P", help="Brokers; wins over the file.")
-@click.option("--checkpoint", metavar="DIR", help="Path or URI; wins over the file.")
+@with_pipeline()
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as one JSON object.")
-def preflight_command(
-    file: Path, *, bootstrap_servers: str | None, checkpoint: str | None, as_json: bool
-) -> None:
+def preflight_command(pipeline: "PipelineArgument", *, as_json: bool) -> None:
     """Check whether PIPELINE could start now, without changing anything.
 
     \b
@@ -41,7 +38,7 @@ def preflight_command(
     something that a run accepts, such as an input topic that it waits for.
     """
     results: list[Check] = []
-    for check in checks(file, bootstrap_servers, checkpoint):
+    for check in checks(pipeline):
         results.append(check)
         if not as_json:
             _print(check)
@@ -51,18 +48,15 @@ def preflight_command(
     sys.exit(0 if good else EXIT_FAILED)
 
 
-def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) -> Iterator["Check"]:
+def checks(pipeline: "PipelineArgument") -> Iterator["Check"]:
     """Make the checks in order; some need the success of earlier ones."""
     # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.base.notices import Check, refused
     from ikebana.processor.checkpoint.checkpoint import Checkpoint
-    from ikebana.processor.cli import later
 
-    what = f"pipeline file {file}"
+    what = f"pipeline file {pipeline.file}"
     try:
-        plan, settings = later.read(
-            file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
-        )
+        plan, settings = pipeline.read()
         plan = plan.portable()
     except IkebanaError as error:
         yield refused(what, error)

@@ -6,8 +6,6 @@ With `--http` it serves metrics, health and the console; its sinks run beside it
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -18,6 +16,7 @@ from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.machine import private_files
 from ikebana.processor.base.processes import Stopped, on_signals
 from ikebana.processor.base.texts import suggestion
+from ikebana.processor.cli.connection import with_pipeline
 from ikebana.processor.cli.http_options import (
     AccessOptions,
     Number,
@@ -31,8 +30,8 @@ from ikebana.processor.spark.alone import alone
 
 if TYPE_CHECKING:
     from ikebana.processor.authoring.deliver_part import DeliverPart
-    from ikebana.processor.authoring.pipeline import ConfiguredPlan
     from ikebana.processor.base.listening import Listening
+    from ikebana.processor.cli.pipeline_argument import PipelineArgument
     from ikebana.processor.spark.query import Running
     from ikebana.processor.spark.supervised import Hooks
     from ikebana.processor.watching.answering import RecordLookup
@@ -225,24 +224,20 @@ def with_sinks(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-class Here(NamedTuple):
-    """The pipeline file of a run, with the options of its command that its sinks need."""
-
-    file: Path
-    bootstrap_servers: str | None
-    checkpoint: str | None
-    delivers: bool
-    places: Mapping[str, str]
-
-
-def sinks_of(parts: "Mapping[str, DeliverPart]", here: Here) -> "Sinks":
-    """The sinks of a file that are run here, and those with a known address.
+def sinks_of(
+    parts: "Mapping[str, DeliverPart]",
+    pipeline: "PipelineArgument",
+    places: Mapping[str, str],
+    *,
+    delivers: bool,
+) -> "Sinks":
+    """The sinks of a pipeline that are run here, and those with a known address.
 
     Raises: ConfigError, for the place of a sink that the file does not have.
     """
-    file, bootstrap_servers, checkpoint, delivers, places = here
     from ikebana.processor.watching.sinks import Sinks
 
+    file, bootstrap_servers, checkpoint = pipeline
     for name in places:
         if name not in parts:
             raise ConfigError(
@@ -256,10 +251,8 @@ def sinks_of(parts: "Mapping[str, DeliverPart]", here: Here) -> "Sinks":
 
 
 @click.command("run")
-@click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path))
 @click.option("--once", is_flag=True, help="End when all records that exist now are processed.")
-@click.option("--bootstrap-servers", metavar="H:P", help="Brokers; wins over the file.")
-@click.option("--checkpoint", metavar="DIR", help="Path or URI; wins over the file.")
+@with_pipeline()
 @click.option(
     "--refuse-changes",
     is_flag=True,
@@ -278,11 +271,9 @@ def sinks_of(parts: "Mapping[str, DeliverPart]", here: Here) -> "Sinks":
 @watchable
 @private_files()
 def run_command(
-    file: Path,
+    pipeline: "PipelineArgument",
     *,
     once: bool,
-    bootstrap_servers: str | None,
-    checkpoint: str | None,
     refuse_changes: bool,
     wait: bool | None,
     delivers: bool,
@@ -309,30 +300,19 @@ def run_command(
     """
     options = Watching(**watching)
     where = options.listening()
-    # Imported here, so that `--help` does not wait for DuckDB.
-    from ikebana.processor.cli import finding, later
-
-    read = partial(later.read, file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint)
     goes_on = True
     while goes_on:
-        plan, settings = _planned(read, refuse_changes=refuse_changes)
-        here = Here(file, bootstrap_servers, checkpoint, delivers=delivers, places=dict(sink_at))
-        sinks = sinks_of(settings.deliver, here)
+        plan, settings = pipeline.read_with_new_columns(note)
+        if refuse_changes:
+            from ikebana.processor.cli.plan import require_unchanged
+
+            require_unchanged(plan, settings)
+        sinks = sinks_of(settings.deliver, pipeline, dict(sink_at), delivers=delivers)
         watch = _watch(plan, settings, options, where, sinks)
-        with finding.placed_in(file):
-            goes_on = _run(plan, settings, sinks, once=once, wait=wait, watch=watch, read=read)
-
-
-def _planned(read: "Callable[..., ConfiguredPlan]", *, refuse_changes: bool) -> "ConfiguredPlan":
-    """Read the file, with the columns that have come since it was written."""
-    from ikebana.processor.cli import later
-
-    pipeline = later.read_with_new_columns(read, note)
-    if refuse_changes:
-        from ikebana.processor.cli.plan import require_unchanged
-
-        require_unchanged(*pipeline)
-    return pipeline
+        with pipeline.with_lines():
+            goes_on = _run(
+                plan, settings, sinks, once=once, wait=wait, watch=watch, pipeline=pipeline
+            )
 
 
 OpenWatching = Callable[
@@ -363,14 +343,13 @@ def _run(
     once: bool,
     wait: bool | None,
     watch: OpenWatching,
-    read: "Callable[..., ConfiguredPlan]",
+    pipeline: "PipelineArgument",
 ) -> bool:
     """Run a plan with a display; `watch` opens its HTTP front, and reports the address.
 
-    `read` reads the pipeline again.  Return whether to run again, with columns that were new in
-    messages.
+    Return whether to run the `pipeline` again, with columns that were new in messages.
     """
-    from ikebana.processor.cli.later import Adding, read_with_new_columns
+    from ikebana.processor.cli.pipeline_argument import Adding
     from ikebana.processor.watching.display import BatchDisplay
     from ikebana.processor.watching.reports import Watchers
 
@@ -382,7 +361,7 @@ def _run(
         alone(plan.name),
         sinks.beside(board, display.say, once=once) as start_sinks,
     ):
-        adding = Adding(plan, stopping.ask, lambda: read_with_new_columns(read, display.say))
+        adding = Adding(plan, stopping.ask, lambda: pipeline.read_with_new_columns(display.say))
         watchers: list[Watcher] = [display, adding, *([] if monitor is None else [monitor])]
         try:
             # Importing Spark takes a second, and a mistake in the file is reported before it.

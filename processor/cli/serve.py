@@ -1,7 +1,6 @@
 """`ikebana serve`: follow outputs into local arrangements, and answer reads of them."""
 
 import functools
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,7 +8,7 @@ import click
 
 from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.machine import private_files
-from ikebana.processor.cli.connection import BROKERS, CONFIG, topics_to_read
+from ikebana.processor.cli.connection import BROKERS, CONFIG, SERVED, topics_to_read
 from ikebana.processor.cli.http_options import (
     AccessOptions,
     Number,
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from ikebana.processor.planning.plan import Plan
     from ikebana.processor.watching.console import PlanView
     from ikebana.serving.arrangement import Retention
-
-_FORMATS = ("diff", "cdcv2-json", "cdcv2-avro", "debezium-json", "upsert")
 
 
 class _Retain(click.ParamType[object]):
@@ -111,7 +108,7 @@ class _Retain(click.ParamType[object]):
 @click.option(
     "--format",
     "form",
-    type=click.Choice(_FORMATS),
+    type=click.Choice(SERVED),
     help="The format of all TOPICs.  [default: diff]",
 )
 @BROKERS
@@ -186,11 +183,11 @@ def _serve(what: tuple[str, ...], options: _Options) -> None:
 
 def _drawn(file: Path, plan: "Plan") -> "Callable[[], PlanView]":
     """Return a function that draws the plan of a file, and reads it again when it has changed."""
-    from ikebana.processor.cli import finding
+    from ikebana.processor.cli.pipeline_argument import PipelineArgument
     from ikebana.processor.watching.console import PlanOfFile
 
     def read() -> "Plan":
-        return finding.read(file, bootstrap_servers="-", checkpoint="-", environ=os.environ).plan
+        return PipelineArgument(file, "-", "-").written().plan
 
     def version() -> object:
         try:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ikebana.errors import ConfigError
-from ikebana.processor.cli.connection import TimeType, read_config
+from ikebana.processor.cli.connection import BROKERS, CONFIG, SERVED, TimeType, client_settings
 from ikebana.processor.cli.http_options import Credentials, with_credentials
 from ikebana.processor.kafka import following, reading_rights
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from ikebana.serving.reads import Reads
 
-_DEFAULT = "localhost:9092"
 # The attempts with local copies of topics, as a copy may be damaged.
 _COPIES = 2
 # The time to wait for a new server's first closed times.
@@ -58,24 +57,13 @@ _AGAIN_S = 0.25
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["diff", "cdcv2-json", "cdcv2-avro", "debezium-json", "upsert"]),
+    type=click.Choice(SERVED),
     default="diff",
     show_default=True,
     help="The format of all TOPICs.",
 )
-@click.option(
-    "--bootstrap-servers",
-    metavar="H:P",
-    envvar="IKEBANA_BOOTSTRAP_SERVERS",
-    help="The brokers of TOPICs; wins over the file. "
-    f"[env: IKEBANA_BOOTSTRAP_SERVERS; default: {_DEFAULT}]",
-)
-@click.option(
-    "--config",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Settings of the Kafka client, a line `key=value` each.",
-)
+@BROKERS
+@CONFIG
 def sql_command(
     query: str,
     topics: tuple[str, ...],
@@ -106,11 +94,8 @@ def sql_command(
             "cannot run the query: give one of --url, --data, and topics",
             hint="With none of them, the topics are those that the query names in FROM.",
         )
-    settings = {} if config is None else read_config(config)
-    if bootstrap_servers:
-        settings["bootstrap.servers"] = bootstrap_servers
-    settings.setdefault("bootstrap.servers", _DEFAULT)
     if topics:
+        settings = client_settings(bootstrap_servers, config)
         table = _of_topics(query, topics, form, settings, as_of)
     else:
         table = _served(query, url, credentials, data, as_of)

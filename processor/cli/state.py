@@ -2,21 +2,21 @@
 
 import base64
 import json
-import os
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ikebana.errors import CheckpointError, ConfigError, IkebanaError, StateFileError
 from ikebana.processor.base.machine import private_files
+from ikebana.processor.cli.connection import with_pipeline
 
 if TYPE_CHECKING:
     from ikebana.arrangements.manifest import Manifest
     from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
     from ikebana.processor.checkpoint.recovering import Remains
+    from ikebana.processor.cli.pipeline_argument import PipelineArgument
     from ikebana.processor.planning.edits import EditProblem
     from ikebana.processor.planning.plan import Plan
 
@@ -257,7 +257,6 @@ def rescale_command(checkpoint: str, *, shards: int, to: str) -> None:
 
 
 @click.command("recover")
-@click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path))
 @click.option("--plan", "only_plan", is_flag=True, help="Say what would be done, and do nothing.")
 @click.option(
     "--timeless",
@@ -265,16 +264,10 @@ def rescale_command(checkpoint: str, *, shards: int, to: str) -> None:
     metavar="MACHINE",
     help="A state machine with steps that do not depend on times. May be repeated.",
 )
-@click.option("--bootstrap-servers", metavar="H:P", help="Brokers; wins over the file.")
-@click.option("--checkpoint", metavar="DIR", help="Path or URI; wins over the file.")
+@with_pipeline()
 @private_files()
 def recover_command(
-    file: Path,
-    *,
-    only_plan: bool,
-    timeless: tuple[str, ...],
-    bootstrap_servers: str | None,
-    checkpoint: str | None,
+    pipeline: "PipelineArgument", *, only_plan: bool, timeless: tuple[str, ...]
 ) -> None:
     """Rebuild the lost checkpoint of PIPELINE from its topics.
 
@@ -289,11 +282,8 @@ def recover_command(
     """
     from ikebana.processor.checkpoint import recovering
     from ikebana.processor.checkpoint.checkpoint import Checkpoint
-    from ikebana.processor.cli import finding
 
-    plan, settings = finding.read(
-        file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
-    )
+    plan, settings = pipeline.written()
     plan, place = plan.portable(), Checkpoint(settings.checkpoint)
     if place.birth() is not None:
         raise _is_there(settings.checkpoint)
@@ -316,7 +306,7 @@ def recover_command(
     birth = on_brokers.recover(plan, settings, left, place)
     click.echo(
         f"\nrecovered as {birth.id} at {settings.checkpoint}, continues with batch "
-        f"{birth.first_batch}: `ikebana run {file}` builds the state again"
+        f"{birth.first_batch}: `ikebana run {pipeline.file}` builds the state again"
     )
 
 

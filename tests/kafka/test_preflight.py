@@ -9,6 +9,7 @@ import pytest
 
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, birth_of
+from ikebana.processor.cli.pipeline_argument import PipelineArgument
 from ikebana.processor.cli.preflight import checks
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import Inputs
@@ -60,12 +61,12 @@ def ran(fresh: Pipeline) -> Iterator[Pipeline]:
 
 def told(pipe: Pipeline) -> dict[str, str]:
     """By what is looked at: how it is, and the words."""
-    return {c.check: f"{c.status}: {c.fact}" for c in checks(pipe.file(), None, None)}
+    return {c.check: f"{c.status}: {c.fact}" for c in checks(PipelineArgument(pipe.file()))}
 
 
 def failed(pipe: Pipeline) -> dict[str, str]:
     """What has failed, and why; each says what to do."""
-    found = [c for c in checks(pipe.file(), None, None) if c.status == "failed"]
+    found = [c for c in checks(PipelineArgument(pipe.file())) if c.status == "failed"]
     assert all(check.remedy for check in found), found
     return {check.check: check.fact for check in found}
 

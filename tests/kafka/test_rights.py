@@ -12,6 +12,7 @@ from ikebana.errors import AccessError
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.base.notices import Check
 from ikebana.processor.cli.main import cli
+from ikebana.processor.cli.pipeline_argument import PipelineArgument
 from ikebana.processor.cli.preflight import checks
 from support.guarded_pipelines import Guarded
 from support.pipeline_processes import Pipeline
@@ -88,7 +89,7 @@ def guarded(secured: Secured, folder: Path, name: str, user: str, **more: str) -
 
 
 def failed(pipe: Pipeline) -> list[Check]:
-    return [check for check in checks(pipe.file(), None, None) if check.status == "failed"]
+    return [check for check in checks(PipelineArgument(pipe.file())) if check.status == "failed"]
 
 
 def refused(pipe: Pipeline) -> AccessError:
@@ -261,7 +262,7 @@ def test_a_run_with_exactly_the_rights_that_are_needed_ends_well(
     """
     shop.produce("split.in", [(b"a", b'"x"'), (b"b", b'"x"'), (b"c", b'"y"')])
     pipe = guarded(shop, tmp_path, "split", "driver", source="reader", sink="writer")
-    before = list(checks(pipe.file(), None, None))
+    before = list(checks(PipelineArgument(pipe.file())))
 
     pipe.drained(timeout_s=240)
 
@@ -269,5 +270,5 @@ def test_a_run_with_exactly_the_rights_that_are_needed_ends_well(
     x, y, one, two = b'"x"', b'"y"', b'{"n":1}', b'{"n":2}'
     # The count of the first "x" comes, and goes again with the second one.
     assert Counter(shop.committed("split.out", 4)) == {(x, one): 2, (x, two): 1, (y, one): 1}
-    again = list(checks(pipe.file(), None, None))
+    again = list(checks(PipelineArgument(pipe.file())))
     assert [check for check in again if check.status != "ok"] == []

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceTyp
 
 from ikebana.errors import AccessError, AwayError, IkebanaError
 from ikebana.processor.cli.main import cli
+from ikebana.processor.cli.pipeline_argument import PipelineArgument
 from ikebana.processor.cli.preflight import checks
 from ikebana.processor.kafka import client
 from support.certificates import Authority
@@ -103,7 +104,7 @@ def test_each_client_of_a_pipeline_and_each_command_signs_in(
 
     clients = {"kafka": settings, "source": settings, "sink": settings}
     pipe = Guarded(tmp_path, "", name, f"{name}.in", clients=clients)
-    assert [check for check in checks(pipe.file(), None, None) if check.status != "ok"] == []
+    assert [check for check in checks(PipelineArgument(pipe.file())) if check.status != "ok"] == []
     written = Written(settings["bootstrap.servers"], f"{name}.diffs", settings=settings)
     written.batch(ROWS, 10)
 

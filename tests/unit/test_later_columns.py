@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ from ikebana.processor.authoring.proposing.look import look, new_columns
 from ikebana.processor.authoring.proposing.proposal import later_columns
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, birth_of
-from ikebana.processor.cli import later
+from ikebana.processor.cli import pipeline_argument
+from ikebana.processor.cli.pipeline_argument import Adding, PipelineArgument
 from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Input, Upsert
 from ikebana.processor.topics.messages import Message
@@ -131,19 +131,19 @@ def test_a_checkpoint_keeps_what_was_added(tmp_path: Path) -> None:
     path.write_text(ADDING)
 
     def columns() -> dict[str, str]:
-        found = later.read(path, checkpoint=place, environ={}).plan
+        found = PipelineArgument(path, checkpoint=place).read().plan
         return {column.name: column.type for column in found.inputs[0].columns}
 
     assert columns() == {"n": "BIGINT"}
     more: dict[str, Any] = {
         "orders": {"gift": "BOOLEAN", "day": {"type": "DATE", "encoding": "date"}}
     }
-    plan, settings = later.read(path, checkpoint=place, environ={}, columns=more)
+    plan, settings = PipelineArgument(path, checkpoint=place).read(more)
     offset = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
     Checkpoint(place).write(birth_of(place, plan, settings.shards, offset))
 
     assert columns() == {"n": "BIGINT", "gift": "BOOLEAN", "day": "DATE"}
-    assert later.read(path, checkpoint=place, environ={}).plan == plan
+    assert PipelineArgument(path, checkpoint=place).read().plan == plan
     path.write_text(ADDING.replace("n: BIGINT}", "n: BIGINT, gift: VARCHAR}"))
     assert columns() == {"n": "BIGINT", "gift": "VARCHAR", "day": "DATE"}
     path.write_text(FILE)
@@ -155,7 +155,7 @@ def test_a_column_of_an_input_that_was_read_again_stays_added(tmp_path: Path) ->
     path, place = tmp_path / "p.yaml", str(tmp_path / "checkpoint")
     path.write_text(ADDING)
     more: dict[str, Any] = {"orders": {"gift": "BOOLEAN"}}
-    plan, settings = later.read(path, checkpoint=place, environ={}, columns=more)
+    plan, settings = PipelineArgument(path, checkpoint=place).read(more)
     offset = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
     again = dataclasses.replace(
         plan,
@@ -164,7 +164,7 @@ def test_a_column_of_an_input_that_was_read_again_stays_added(tmp_path: Path) ->
     )
     Checkpoint(place).write(birth_of(place, again, settings.shards, offset))
 
-    found = later.read(path, checkpoint=place, environ={}).plan
+    found = PipelineArgument(path, checkpoint=place).read().plan
 
     assert [column.name for column in found.inputs[0].columns] == ["n", "gift"]
 
@@ -177,7 +177,7 @@ def test_a_run_ends_for_columns_of_inputs_that_add_them() -> None:
     before = pipeline.parse(ADDING, "p.yaml", environ={})
     after = pipeline.parse(ADDING, "p.yaml", environ={}, columns={"orders": {"gift": "JSON"}})
     answers, stopped = [before, after], list[bool]()
-    watcher = later.Adding(before.plan, lambda: stopped.append(True), lambda: answers.pop(0))
+    watcher = Adding(before.plan, lambda: stopped.append(True), lambda: answers.pop(0))
 
     watcher.notice(
         [Notice("new column", "others", "others", ""), Notice("errors", "orders", "", "")]
@@ -198,14 +198,13 @@ def test_columns_that_a_pipeline_cannot_have_are_left_out(
     text = ADDING.replace('FROM "order"', 'FROM "order" JOIN other ON n = id')
     path.write_text(text.replace("{topic: others}", "{topic: others, columns: {id: BIGINT}}"))
     new = {"orders": {"gift": "JSON", "ID": "BIGINT", "day": "DATE"}}
-    monkeypatch.setattr(later, "newest_columns", lambda *_, **__: new)
+    monkeypatch.setattr(pipeline_argument, "newest_columns", lambda *_, **__: new)
     said: list[str] = []
 
-    read = partial(later.read, path, checkpoint=str(tmp_path / "c"))
+    found = PipelineArgument(path, checkpoint=str(tmp_path / "c"))
+    plan = found.read_with_new_columns(said.append).plan
 
-    found = later.read_with_new_columns(read, said.append).plan
-
-    assert [column.name for column in found.inputs[0].columns] == ["n", "gift", "day"]
+    assert [column.name for column in plan.inputs[0].columns] == ["n", "gift", "day"]
     [reason] = said
     assert reason.startswith('column "ID" of input "orders" is not added: ')
 

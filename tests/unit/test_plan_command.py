@@ -19,8 +19,8 @@ from ikebana.errors import CheckpointError
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.checkpoint.checkpoint import CheckpointFiles, count_state
-from ikebana.processor.cli import finding
 from ikebana.processor.cli.main import cli
+from ikebana.processor.cli.pipeline_argument import PipelineArgument
 from ikebana.processor.cli.plan import require_unchanged
 from ikebana.testing import Run
 from support.checkpoints import left
@@ -167,7 +167,7 @@ def test_what_a_start_refuses_is_told_with_its_lines(tmp_path: Path) -> None:
     """Of a file; a module has none."""
     file = GOLDEN / "refused.yaml"
     error = CheckpointError("refused", hint="Wait.", paths=["operators.order.x", "nothing"])
-    with pytest.raises(CheckpointError) as told, finding.placed_in(file):
+    with pytest.raises(CheckpointError) as told, PipelineArgument(file).with_lines():
         raise error
 
     line = (
@@ -182,7 +182,8 @@ def test_what_a_start_refuses_is_told_with_its_lines(tmp_path: Path) -> None:
     )
     assert told.value.message == f"refused ({file}: operators.order.x on line {line})"
     assert (told.value.hint, told.value.paths) == (error.hint, error.paths)
-    with pytest.raises(CheckpointError) as told, finding.placed_in(tmp_path / "module:name"):
+    module = PipelineArgument(tmp_path / "module:name")
+    with pytest.raises(CheckpointError) as told, module.with_lines():
         raise error
     assert told.value is error
 

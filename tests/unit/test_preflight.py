@@ -12,6 +12,7 @@ from ikebana.processor.authoring import pipeline
 from ikebana.processor.base.notices import Check
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, birth_of
 from ikebana.processor.cli.main import cli
+from ikebana.processor.cli.pipeline_argument import PipelineArgument
 from ikebana.processor.cli.preflight import checks
 from ikebana.processor.kafka.preflight import of_checkpoint, of_java
 from ikebana.processor.topics.source_offset import SourceOffset
@@ -159,6 +160,6 @@ def test_the_command_looks_at_java(shop: Pipeline, monkeypatch: pytest.MonkeyPat
     """Before it asks the brokers."""
     monkeypatch.setenv("JAVA_HOME", str(shop.folder))
 
-    _, check = islice(checks(shop.file(), None, None), 2)
+    _, check = islice(checks(PipelineArgument(shop.file())), 2)
 
     assert check.fact == f'cannot find Java: JAVA_HOME "{shop.folder}" has no bin/java'

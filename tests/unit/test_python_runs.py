@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 import ikebana as ik
 import user_functions
-from ikebana.processor.cli import finding
 from ikebana.processor.cli.main import cli
+from ikebana.processor.cli.pipeline_argument import PipelineArgument
 from ikebana.processor.linear.functions import why_not_portable
 from support.waiting import patient
 
@@ -72,14 +72,13 @@ def test_a_settings_file_of_a_pipeline_of_a_module_is_named(
 ) -> None:
     """One that is missing is an error; one that is empty is as if it were not there."""
     (tmp_path / "empty.yaml").write_text("")
-    options = {"bootstrap_servers": "b:1", "checkpoint": "c"}
+    pipeline = PipelineArgument(Path(f"{module}:shop"), "b:1", "c")
 
-    read = finding.read(
-        Path(f"{module}:shop"), environ={"IKEBANA_SETTINGS": "empty.yaml"}, **options
-    )
-    assert read.plan.name == "shop"
+    monkeypatch.setenv("IKEBANA_SETTINGS", "empty.yaml")
+    assert pipeline.written().plan.name == "shop"
+    monkeypatch.setenv("IKEBANA_SETTINGS", "/none")
     with pytest.raises(ik.ConfigError, match="could not read settings file /none: No such file"):
-        finding.read(Path(f"{module}:shop"), environ={"IKEBANA_SETTINGS": "/none"}, **options)
+        pipeline.written()
 
 
 def test_a_function_that_no_worker_finds_is_refused_before_spark_starts() -> None:

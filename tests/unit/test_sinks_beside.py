@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from ikebana.processor.base.processes import on_signals
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, birth_of
 from ikebana.processor.cli import deliver, later
 from ikebana.processor.cli.main import cli
-from ikebana.processor.cli.run import Here, sinks_of
+from ikebana.processor.cli.pipeline_argument import PipelineArgument
+from ikebana.processor.cli.run import sinks_of
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.watching.health import Health, HealthLimits
@@ -182,21 +183,23 @@ def in_file(folder: Path, text: str = FILE) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("options", "own", "told"),
+    ("delivers", "places", "own", "told"),
     [
-        pytest.param({"delivers": True, "places": {}}, ["lake"], ["lake"], id="by default"),
-        pytest.param({"delivers": False, "places": {}}, [], [], id="left to others"),
-        pytest.param(
-            {"delivers": True, "places": {"lake": "http://l:1"}}, [], ["lake"], id="elsewhere"
-        ),
+        pytest.param(True, {}, ["lake"], ["lake"], id="by default"),
+        pytest.param(False, {}, [], [], id="left to others"),
+        pytest.param(True, {"lake": "http://l:1"}, [], ["lake"], id="elsewhere"),
     ],
 )
 def test_who_runs_a_sink(
-    tmp_path: Path, options: dict[str, object], own: Sequence[str], told: Sequence[str]
+    tmp_path: Path,
+    delivers: bool,  # noqa: FBT001 -- a parameter of the test
+    places: Mapping[str, str],
+    own: Sequence[str],
+    told: Sequence[str],
 ) -> None:
     """This run, unless it leaves them to others or is told where they are."""
-    here = Here(in_file(tmp_path), "b:1", "c", **options)  # type: ignore[arg-type]
-    sinks = sinks_of({"lake": LAKE}, here)
+    pipeline = PipelineArgument(in_file(tmp_path), "b:1", "c")
+    sinks = sinks_of({"lake": LAKE}, pipeline, places, delivers=delivers)
 
     assert list(sinks.commands()) == own
     assert list(sinks.parts) == told
@@ -213,7 +216,9 @@ def test_a_place_of_no_sink_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r'has no sink "lak"; did you mean "lake"'):
         sinks_of(
             {"lake": LAKE},
-            Here(in_file(tmp_path), None, None, delivers=True, places={"lak": "http://l:1"}),
+            PipelineArgument(in_file(tmp_path)),
+            {"lak": "http://l:1"},
+            delivers=True,
         )
 
 
@@ -291,7 +296,7 @@ def test_columns_that_a_run_has_added_are_delivered(tmp_path: Path) -> None:
     Checkpoint(place).write(birth_of(place, plan, settings.shards, offset))
 
     def columns(checkpoint: str | None) -> list[str]:
-        _, _, found = deliver.read(file, None, checkpoint)
+        _, _, found = deliver.read(PipelineArgument(file, None, checkpoint))
         assert found is not None
         return [column.name for column in found.inputs[0].columns]
 
