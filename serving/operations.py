@@ -33,8 +33,8 @@ from ikebana.serving.service import Service, copies_read
 from ikebana.serving.sql import QueryLimits, QueryResult
 from ikebana.serving.view import (
     MOST_PAGE_BYTES,
+    ArrangementView,
     Bounds,
-    CollectionView,
     UnknownCollectionError,
     UnreadableTimeError,
     ViewRow,
@@ -146,7 +146,7 @@ class CallersQueries:
         self._asked = 0
 
     async def run(
-        self, text: str, view_of: Callable[[str], CollectionView], as_of: int | None
+        self, text: str, view_of: Callable[[str], ArrangementView], as_of: int | None
     ) -> QueryResult:
         """Run a query, after those before it.
 
@@ -246,7 +246,7 @@ class Api:
         """Draw the plan whose outputs are served."""
         return Answer(await asyncio.to_thread(self._plan))
 
-    def _served(self, view: CollectionView) -> parameters.Served:
+    def _served(self, view: ArrangementView) -> parameters.Served:
         standing = self.views.standing(view.meta.topic)
         caught_up = standing.caught_up_s
         return parameters.Served(
@@ -258,7 +258,7 @@ class Api:
         )
 
 
-def lag_of(view: CollectionView) -> float | None:
+def lag_of(view: ArrangementView) -> float | None:
     """How many seconds lie between the newest time and now; None if times are no milliseconds."""
     if view.meta.upper not in EPOCH_MS:
         return None
@@ -443,10 +443,10 @@ class Subscriptions:
         finally:
             self.open -= 1
 
-    def _views(self, position: Position) -> list[CollectionView]:
+    def _views(self, position: Position) -> list[ArrangementView]:
         return [self._view(position, number) for number in range(len(position.names))]
 
-    def _view(self, position: Position, number: int) -> CollectionView:
+    def _view(self, position: Position, number: int) -> ArrangementView:
         view = self._permitted.view(position.names[number])
         if position.topics is not None:
             reads.same_topic(view, position.topics[number])
@@ -469,7 +469,7 @@ class Subscriptions:
 
     def _batch(
         self,
-        views: Sequence[CollectionView],
+        views: Sequence[ArrangementView],
         position: Position,
         upto: int,
         encoding: wire.ByteEncoding,
@@ -531,11 +531,11 @@ class Encoded:
         return event
 
 
-def _topics(views: Sequence[CollectionView]) -> list[str | None]:
+def _topics(views: Sequence[ArrangementView]) -> list[str | None]:
     return [reads.topic_id(view.meta) for view in views]
 
 
-def _cut(view: CollectionView, above: int, upto: int) -> int:
+def _cut(view: ArrangementView, above: int, upto: int) -> int:
     """Return the last time of an event that has whole times and about `_UPDATES` updates."""
     then = view.changes(above, upto, None, _UPDATES, MOST_PAGE_BYTES).then
     if then is None:

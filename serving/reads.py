@@ -18,21 +18,22 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from ikebana.codecs.diff import Times
-from ikebana.errors import ConfigError, IkebanaError
+from ikebana.errors import IkebanaError
 from ikebana.processor.base.processes import Closes
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import hint
 from ikebana.serving.layout import CollectionSize, Meta, ValueCounts
 from ikebana.serving.view import (
     MOST_PAGE_BYTES,
+    ArrangementView,
     Bounds,
-    CollectionView,
     UnknownCollectionError,
     UnreadableTimeError,
     ViewRow,
     common_frontier,
     common_newest,
     kind_of_times,
+    no_token,
 )
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class Views(Protocol):
         """List the collections."""
         ...
 
-    def view(self, name: str) -> CollectionView:
+    def view(self, name: str) -> ArrangementView:
         """Return the present view of a collection.  Raises: UnknownCollectionError."""
         ...
 
@@ -380,7 +381,7 @@ class LocalReads(Reads):
         self._views.close()
 
 
-def info(view: CollectionView) -> CollectionInfo:
+def info(view: ArrangementView) -> CollectionInfo:
     """Describe a collection at its newest time."""
     meta = view.meta
     total = meta.totals.read()
@@ -411,7 +412,7 @@ def unknown_collection(
     )
 
 
-def _time(view: CollectionView, as_of: int | None) -> int:
+def _time(view: ArrangementView, as_of: int | None) -> int:
     if as_of is None:
         return view.newest()
     view.check(as_of)
@@ -472,11 +473,6 @@ def _place(text: str) -> Place:
         raise no_token() from error
 
 
-def no_token() -> ConfigError:
-    """Make the error for a text that is no token."""
-    return ConfigError("cannot read a page: its token is none that was given out")
-
-
 def topic_id(meta: Meta) -> str | None:
     """Return the id of the topic that a collection is read from; None if it is not known yet."""
     try:
@@ -485,7 +481,7 @@ def topic_id(meta: Meta) -> str | None:
         return None
 
 
-def same_topic(view: CollectionView, topic: str | None) -> None:
+def same_topic(view: ArrangementView, topic: str | None) -> None:
     """Refuse to continue in another topic than the token's, if both ids are known.
 
     Raises:

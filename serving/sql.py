@@ -42,7 +42,7 @@ from ikebana.processor.linear.json_text import literal, quoted
 from ikebana.processor.linear.query import field_texts
 from ikebana.processor.linear.typed_json import from_json
 from ikebana.serving.layout import Shape, ShapeLearner, SideShape
-from ikebana.serving.view import Bounds, CollectionView, ViewRow, check_kinds, common_newest
+from ikebana.serving.view import ArrangementView, Bounds, ViewRow, check_kinds, common_newest
 
 
 class SqlError(IkebanaError):
@@ -85,7 +85,7 @@ _CONFIG = {
 
 def run(
     text: str,
-    view_of: Callable[[str], CollectionView],
+    view_of: Callable[[str], ArrangementView],
     as_of: int | None = None,
     limits: QueryLimits = QueryLimits(),  # noqa: B008 - immutable
 ) -> QueryResult:
@@ -391,7 +391,7 @@ class LoadLimits(NamedTuple):
 
 def load(
     database: duckdb.DuckDBPyConnection,
-    view: CollectionView,
+    view: ArrangementView,
     time: int,
     equalities: Equalities | None,
     limits: LoadLimits,
@@ -418,7 +418,7 @@ def load(
     _make(database, view, _bag(name, rows, limits))
 
 
-def _keys(view: CollectionView, equalities: Equalities) -> list[bytes] | None:
+def _keys(view: ArrangementView, equalities: Equalities) -> list[bytes] | None:
     """Return the keys that satisfy equalities; None if these do not determine all keys."""
     fields = view.meta.shape.keys.looked_up()
     if fields is None:
@@ -475,7 +475,7 @@ def as_json(data: bytes) -> str:
 
 def _make(
     database: duckdb.DuckDBPyConnection,
-    view: CollectionView,
+    view: ArrangementView,
     columns: tuple[list[str | None], list[str]],
 ) -> None:
     meta = view.meta

@@ -8,19 +8,22 @@ A time can be read if `since <= time < upper`: history before `since` has been d
 from `upper` on are not closed.  All other times are refused.
 """
 
+import struct
+import threading
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
 from ikebana.arrangements.rocks import LocalDamageError, prefix_end
 from ikebana.arrangements.shared_rocks import DatabaseView, EntryIterator
 from ikebana.codecs.diff import Times
-from ikebana.errors import IkebanaError
+from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import moment
 from ikebana.processor.topics.kinds_of_time import kind_of, refuse_mixed
@@ -35,6 +38,11 @@ _TIMES_END = b"u"
 _decode_part = msgspec.msgpack.Decoder(layout.TimePart).decode
 _decode_meta = msgspec.msgpack.Decoder(Meta).decode
 _subject = itemgetter(0)
+_MOST_PLACES = 10_000
+_KEYLESS = layout.subject(None)
+_number = struct.Struct(">Q")
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_encode = msgspec.json.Encoder().encode
 
 
 class UnknownCollectionError(IkebanaError):
@@ -137,71 +145,24 @@ class UpdatePage(NamedTuple):
     then: tuple[int, int] | None
 
 
-class CollectionView(Protocol):
-    """Reads of one collection from one fixed state of it.
+class Places:
+    """Subjects at which recent pages of rows without keys ended, by (topic, time, number)."""
 
-    It shows the whole collection, or for readers with limited rights some columns of its values.
-    """
+    def __init__(self) -> None:
+        self._subjects: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
+        self._lock = threading.Lock()
 
-    @property
-    def meta(self) -> Meta:
-        """The metadata of the collection: its name, times and totals."""
-        ...
+    def get(self, place: tuple[str, int, int]) -> bytes | None:
+        """Return the subject at a place, if it is still remembered."""
+        with self._lock:
+            return self._subjects.get(place)
 
-    @property
-    def columns(self) -> frozenset[str] | None:
-        """The columns of values that are shown; None: all of every value."""
-        ...
-
-    def check(self, time: int) -> None:
-        """Refuse a time that cannot be read.  Raises: UnreadableTimeError."""
-        ...
-
-    def newest(self) -> int:
-        """Return the greatest time that can be read.  Raises: UnreadableTimeError."""
-        ...
-
-    def get(self, key: bytes, time: int) -> ValueCounts:
-        """Read the values of a key as of a time that `check` allows."""
-        ...
-
-    def get_many(self, keys: Sequence[bytes], time: int) -> list[ValueCounts]:
-        """Read the values of several keys as of a time that `check` allows."""
-        ...
-
-    def rows(self, bounds: Bounds, time: int) -> Iterator[ViewRow]:
-        """Yield the rows within bounds as of an allowed time."""
-        ...
-
-    def page(self, bounds: Bounds, time: int, begin: bytes | None, most: int) -> RowPage:
-        """Read at most `most` rows within bounds, from `begin`, a page's `then`, on."""
-        ...
-
-    def count(self, bounds: Bounds, time: int) -> CollectionSize:
-        """Count keys and values within bounds."""
-        ...
-
-    def changes(
-        self,
-        above: int,
-        upto: int,
-        begin: tuple[int, int] | None,
-        most: int,
-        most_bytes: int | None = None,
-    ) -> UpdatePage:
-        """Read the updates with `above < time <= upto`, in order of time."""
-        ...
-
-
-def totals_of(states: Iterable[tuple[int, ValueCounts]]) -> CollectionSize:
-    """Count keys and their values; each key is given by its size."""
-    keys = data = total = size = 0
-    for key_size, state in states:
-        keys += 1
-        data += len(state)
-        total += sum(state.values())
-        size += key_size + sum(map(len, state))
-    return CollectionSize(keys, data, total, size)
+    def put(self, place: tuple[str, int, int], subject: bytes) -> None:
+        """Remember a subject, and forget the oldest."""
+        with self._lock:
+            self._subjects[place] = subject
+            while len(self._subjects) > _MOST_PLACES:
+                self._subjects.popitem(last=False)
 
 
 def read_meta(view: DatabaseView) -> Meta | None:
@@ -220,21 +181,38 @@ def read_meta(view: DatabaseView) -> Meta | None:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ArrangementView:
-    """One arrangement as of the moment at which the view was made.
+    """One arrangement as of the moment at which the view was made: whole, or some columns of it.
 
     While the view is used, the arrangement keeps the history that it can read.  So a scan over a
     later state of the database works too: it also undoes the later updates.
+
+    In a view of some columns, a value that is a JSON object has these fields only, and any other
+    value is `{}`.  Values that look the same then are merged, with the sum of their counts.  Page
+    tokens show no other column: rows without a key are stored under their values, so a token among
+    them has their number, counted from the first.  `places` save a scan for the next page.
     """
 
     database: DatabaseView
     meta: Meta
+    """The metadata, in a view of some columns without sizes, which would reveal the others."""
     standing: str = ""
     """The progress with its topic in words, as long as no time is closed."""
+    columns: frozenset[str] | None = None
+    """The columns of values that are shown; None: all of every value."""
+    places: Places | None = None
+    whole: "ArrangementView | None" = None
+    """The view of all columns, whose history is kept while there is a reference to it."""
 
-    @property
-    def columns(self) -> frozenset[str] | None:
-        """None: values are shown whole."""
-        return None
+    def of_columns(self, columns: frozenset[str], places: Places) -> "ArrangementView":
+        """Return a view of some columns of the values; keys are shown whole."""
+        whole = self.meta
+        meta = msgspec.structs.replace(
+            whole,
+            totals=layout.StoredTotals(keys=whole.totals.keys),
+            shape=layout.Shape(whole.shape.keys, whole.shape.values.only(columns)),
+            columns={name: kind for name, kind in whole.columns.items() if name in columns},
+        )
+        return replace(self, meta=meta, columns=columns, places=places, whole=self)
 
     def check(self, time: int) -> None:
         """Refuse a time that cannot be read.
@@ -258,41 +236,58 @@ class ArrangementView:
     def get(self, key: bytes, time: int) -> ValueCounts:
         """Read the values of a key as of a time that `check` allows."""
         if time >= self.meta.last:
-            return layout.decode_state(self.database.get(layout.CURRENT_OF_KEY + key))
-        return self._as_of(layout.subject(key), time)
+            state = layout.decode_state(self.database.get(layout.CURRENT_OF_KEY + key))
+        else:
+            state = self._as_of(layout.subject(key), time)
+        return state if self.columns is None else self._shown(state)
 
     def get_many(self, keys: Sequence[bytes], time: int) -> list[ValueCounts]:
         """Read the values of several keys as of a time that `check` allows."""
         if time >= self.meta.last:
             entries = [layout.CURRENT_OF_KEY + key for key in keys]
-            return [layout.decode_state(packed) for packed in self.database.get_many(entries)]
-        return [self._as_of(layout.subject(key), time) for key in keys]
+            states = [layout.decode_state(packed) for packed in self.database.get_many(entries)]
+        else:
+            states = [self._as_of(layout.subject(key), time) for key in keys]
+        return states if self.columns is None else [self._shown(state) for state in states]
 
     def rows(self, bounds: Bounds, time: int) -> Iterator[ViewRow]:
         """Yield the rows within bounds as of an allowed time."""
-        for subject, state in self.states(bounds, time, None):
-            yield ViewRow(layout.key_of(subject), state)
+        for subject, state in self._states(bounds, time, None):
+            if shown := self._shown(state):
+                yield ViewRow(layout.key_of(subject), shown)
 
     def page(self, bounds: Bounds, time: int, begin: bytes | None, most: int) -> RowPage:
-        """Read at most `most` rows within bounds, from the subject `begin` on.
+        """Read at most `most` rows within bounds, from `begin`, a page's `then`, on.
 
         Fewer come if they have more than `MOST_PAGE_BYTES`.
         """
         rows: list[ViewRow] = []
         size = 0
-        for subject, state in self.states(bounds, time, begin):
+        number, start = self._place(time, begin)
+        for at, (subject, state) in enumerate(self._states(bounds, time, start)):
+            key = layout.key_of(subject)
+            is_numbered = key is None and self.columns is not None
+            if is_numbered and start is None and at < number:
+                continue
             if len(rows) >= most or size >= MOST_PAGE_BYTES:
-                return RowPage(rows, subject)
-            rows.append(ViewRow(layout.key_of(subject), state))
-            size += len(subject) + sum(map(len, state))
+                return RowPage(rows, self._then(time, number, subject) if is_numbered else subject)
+            number += is_numbered
+            if shown := self._shown(state):
+                rows.append(ViewRow(key, shown))
+                size += len(subject) + sum(map(len, shown))
         return RowPage(rows, None)
 
     def count(self, bounds: Bounds, time: int) -> CollectionSize:
-        """Count keys and values within bounds; without bounds this needs no scan."""
-        if bounds == Bounds():
+        """Count keys and values within bounds; of all bounds and columns this needs no scan."""
+        if bounds == Bounds() and self.columns is None:
             return self._totals(time)
-        states = self.states(bounds, time, None)
-        return totals_of((layout.key_size(subject), state) for subject, state in states)
+        keys = data = total = size = 0
+        for key, state in self.rows(bounds, time):
+            keys += 1
+            data += len(state)
+            total += sum(state.values())
+            size += len(key or b"") + sum(map(len, state))
+        return CollectionSize(keys, data, total, size)
 
     def changes(
         self,
@@ -310,14 +305,54 @@ class ArrangementView:
         lower = layout.at_time(above + 1) if begin is None else layout.at_time(*begin)
         updates: list[KeyedUpdate] = []
         size = 0
+        then = None
         for key, packed in self.database.scan(lower, layout.at_time(upto + 1)):
             time, part = layout.time_and_part(key)
             if len(updates) >= most or (most_bytes is not None and size >= most_bytes):
-                return UpdatePage(updates, (time, part))
+                then = time, part
+                break
             size += len(packed)
             part_updates = _decode_part(packed).updates
             updates += (KeyedUpdate(key, value, time, diff) for key, value, diff in part_updates)
-        return UpdatePage(updates, None)
+        return UpdatePage(updates if self.columns is None else self._shown_updates(updates), then)
+
+    def _shown(self, state: ValueCounts) -> ValueCounts:
+        if self.columns is None:
+            return state
+        counts: ValueCounts = {}
+        for value, count in state.items():
+            visible = permitted_fields(value, self.columns)
+            counts[visible] = counts.get(visible, 0) + count
+        return {value: count for value, count in counts.items() if count}
+
+    def _shown_updates(self, updates: Iterable[KeyedUpdate]) -> list[KeyedUpdate]:
+        assert self.columns is not None
+        diffs: Counter[tuple[int, bytes | None, bytes]] = Counter()
+        for key, value, time, diff in updates:
+            diffs[time, key, permitted_fields(value, self.columns)] += diff
+        shown = [
+            KeyedUpdate(key, value, time, diff)
+            for (time, key, value), diff in diffs.items()
+            if diff
+        ]
+        shown.sort(key=lambda update: (update.time, update.key is not None, update[:2]))
+        return shown
+
+    def _place(self, time: int, begin: bytes | None) -> tuple[int, bytes | None]:
+        """Return the number of numbered rows before a page, and its first subject if known."""
+        if begin is None or self.columns is None or not begin.startswith(_KEYLESS):
+            return 0, begin
+        try:
+            (number,) = _number.unpack(begin[len(_KEYLESS) :])
+        except struct.error as error:
+            raise no_token() from error
+        assert self.places is not None
+        return number, self.places.get((self.meta.topic, time, number))
+
+    def _then(self, time: int, number: int, subject: bytes) -> bytes:
+        assert self.places is not None
+        self.places.put((self.meta.topic, time, number), subject)
+        return _KEYLESS + _number.pack(number)
 
     def _totals(self, time: int) -> CollectionSize:
         if time < self.meta.last:
@@ -332,7 +367,7 @@ class ArrangementView:
         undos = (packed for _, packed in self.database.scan(lower, upper))
         return _undone(undos, lambda: self.database.get(layout.CURRENT + subject))
 
-    def states(
+    def _states(
         self, bounds: Bounds, time: int, begin: bytes | None
     ) -> Iterator[tuple[bytes, ValueCounts]]:
         """Yield subjects within bounds, from `begin` on, with their values as of a time."""
@@ -402,7 +437,30 @@ def _undone(undos: Iterable[bytes], current: Callable[[], bytes | None]) -> Valu
     return state
 
 
-def common_frontier(views: Sequence[CollectionView]) -> int:
+def permitted_fields(value: bytes, columns: frozenset[str]) -> bytes:
+    """Return a value with some fields only; `{}` if it is no JSON object.
+
+    >>> permitted_fields(b'{"id":1,"name":"x","pay":1.50}', frozenset({"id", "pay"}))
+    b'{"id":1,"pay":1.50}'
+    >>> permitted_fields(b'"a name"', frozenset({"id"}))
+    b'{}'
+    """
+    try:
+        fields = _fields(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return b"{}"
+    visible = (
+        b"%b:%b" % (_encode(name), text) for name, text in fields.items() if name in columns
+    )
+    return b"{" + b",".join(visible) + b"}"
+
+
+def no_token() -> ConfigError:
+    """Make the error for a text that is no token."""
+    return ConfigError("cannot read a page: its token is none that was given out")
+
+
+def common_frontier(views: Sequence[ArrangementView]) -> int:
     """Return the frontier of all views together.
 
     Raises:
@@ -417,7 +475,7 @@ def common_frontier(views: Sequence[CollectionView]) -> int:
     return min(view.meta.upper for view in views)
 
 
-def check_kinds(views: Sequence[CollectionView]) -> None:
+def check_kinds(views: Sequence[ArrangementView]) -> None:
     """Refuse to read views with different kinds of times together.
 
     Raises: MixedTimesError.
@@ -425,12 +483,12 @@ def check_kinds(views: Sequence[CollectionView]) -> None:
     refuse_mixed({view.meta.topic: kind_of_times(view) for view in views})
 
 
-def kind_of_times(view: CollectionView) -> Times | None:
+def kind_of_times(view: ArrangementView) -> Times | None:
     """Return the kind of a view's times; None if it is not known."""
     return kind_of(view.meta.times, view.meta.upper)
 
 
-def common_newest(views: Sequence[CollectionView]) -> int:
+def common_newest(views: Sequence[ArrangementView]) -> int:
     """Return the newest time that can be read of all views.
 
     Raises:

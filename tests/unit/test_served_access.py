@@ -26,10 +26,10 @@ from ikebana.processor.watching import guard
 from ikebana.processor.watching.console import PlanView
 from ikebana.processor.watching.guard import EVERYTHING, Access, AccessLimits, Grant, RateLimit
 from ikebana.serving.operations import Position
-from ikebana.serving.permitted import ColumnsView, Permitted, Places, permitted_fields
+from ikebana.serving.permitted import Permitted
 from ikebana.serving.reads import rows
 from ikebana.serving.service import Service
-from ikebana.serving.view import ArrangementView, Bounds
+from ikebana.serving.view import ArrangementView, Bounds, Places, permitted_fields
 from ikebana.serving.wire import ARROW
 from support.certificates import Authority
 from support.http_answers import answer
@@ -510,7 +510,7 @@ def test_reads_of_columns_are_reads_of_projected_updates(
     try:
         made.apply(closed(batch, 0))
         for places in (Places(), _Forgetful()):
-            view = ColumnsView(made.view(), columns, places)
+            view = made.view().of_columns(columns, places)
             assert _counts(_paged(view, time, most)) == oracle.collection(time)
             assert _counts(view.rows(Bounds(), time)) == oracle.collection(time)
             for key in (b"1", b"2"):
@@ -531,7 +531,7 @@ class _Forgetful(Places):
         return None
 
 
-def _paged(view: ColumnsView, time: int, most: int) -> Iterator[tuple[bytes | None, Any]]:
+def _paged(view: ArrangementView, time: int, most: int) -> Iterator[tuple[bytes | None, Any]]:
     begin = None
     while True:
         page = view.page(Bounds(), time, begin, most)

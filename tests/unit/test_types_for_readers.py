@@ -28,7 +28,7 @@ from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.spark.topic_source import RowMaker, schema_of
 from ikebana.serving.arrangement import Closed, ServedArrangement
 from ikebana.serving.sql import run, table_of
-from ikebana.serving.view import CollectionView
+from ikebana.serving.view import ArrangementView
 from ikebana.serving.wire import flat_for_csv, rows_of
 from support.served_collections import arrangement
 from support.sql_oracle import plan_of
@@ -174,7 +174,7 @@ def test_values_of_another_type_are_shown_as_they_are(value: bytes) -> None:
 
 
 @pytest.fixture
-def view(tmp_path: Path) -> Callable[[str], CollectionView]:
+def view(tmp_path: Path) -> Callable[[str], ArrangementView]:
     """A served collection with types, whose keys are days."""
     opened = arrangement(tmp_path / "things")
     row = b'{"amount":12.50,"day":"2024-02-29","n":%d}'
@@ -190,7 +190,7 @@ def _apply(
     opened.apply(Closed(lower, lower + 1, updates, b"place", None, types))
 
 
-def test_sql_over_served_collections_has_types(view: Callable[[str], CollectionView]) -> None:
+def test_sql_over_served_collections_has_types(view: Callable[[str], ArrangementView]) -> None:
     """A sum of whole numbers is a number of JSON, too."""
     query = "SELECT max(amount) AS m, sum(n) AS s, max(day) AS d FROM things"
 
@@ -203,7 +203,7 @@ def test_sql_over_served_collections_has_types(view: Callable[[str], CollectionV
 
 @pytest.mark.parametrize("day", ["'2024-02-01'", "'2024-2-1'", "DATE '2024-02-01'"])
 def test_a_key_is_found_by_its_value_and_not_by_its_text(
-    view: Callable[[str], CollectionView], day: str
+    view: Callable[[str], ArrangementView], day: str
 ) -> None:
     """A lookup gives what a scan would."""
     table = run(f"SELECT n FROM things WHERE day = {day}", view).table
