@@ -57,20 +57,6 @@ class DeliveryProgress(NamedTuple):
     """The error, while the target or the brokers are away; else empty."""
 
 
-class _Following(Aligning[Spooled]):
-    """Calls the delivery when everything closed was read."""
-
-    def __init__(
-        self, topics: DeliveredTopics, token: str | None, *, wait: bool, idle: Callable[[], None]
-    ) -> None:
-        self._idle = idle
-        keeper = functools.partial(SpoolKeeper, topics.spool_bytes)
-        super().__init__(topics.open, topics.formats, keeper, resume=token, wait=wait)
-
-    def caught_up(self) -> None:
-        self._idle()
-
-
 class Delivery:
     """One run of a sink over its topics.
 
@@ -92,7 +78,7 @@ class Delivery:
         self._say = say
         self._wait = wait
         self._stopping = threading.Event()
-        self._following: _Following | None = None
+        self._following: Aligning[Spooled] | None = None
         self._upper: int | None = None
         self._updates = self._batches = self._behind = 0
         self._caught_up: float | None = None
@@ -142,7 +128,15 @@ class Delivery:
 
     def _deliver(self) -> None:
         token = self._sink.open(self._tables)
-        with _Following(self._topics, token, wait=self._wait, idle=self._idle) as following:
+        keeper = functools.partial(SpoolKeeper, self._topics.spool_bytes)
+        with Aligning(
+            self._topics.open,
+            self._topics.formats,
+            keeper,
+            resume=token,
+            wait=self._wait,
+            caught_up=self._idle,
+        ) as following:
             self._following = following
             if self._stopping.is_set():
                 return

@@ -136,7 +136,8 @@ class Aligning(Closes, Generic[Content]):
     """Yields spans at the common frontier of topics, and waits for more; a context manager.
 
     `formats` names the topics, `open_topic` opens one of them, and `keeper` makes the buffer of a
-    topic's updates, which wait until all topics have reached their times.
+    topic's updates, which wait until all topics have reached their times.  `caught_up` is called
+    whenever everything that is closed now was yielded, if it waits for more.
     """
 
     def __init__(
@@ -148,9 +149,11 @@ class Aligning(Closes, Generic[Content]):
         resume: str | None,
         until: int | None = None,
         wait: bool = True,
+        caught_up: Callable[[], None] = lambda: None,
     ) -> None:
         self._until = until
         self._wait = wait
+        self._caught_up = caught_up
         self._stopping = threading.Event()
         self._topics: list[_Ahead[Content]] = []
         token = None if resume is None else _token(resume, formats)
@@ -201,7 +204,7 @@ class Aligning(Closes, Generic[Content]):
             if not has_more:
                 if not self._wait:
                     return
-                self.caught_up()
+                self._caught_up()
                 self._stopping.wait(_ASK_EVERY_S)
                 continue
             begun = {e.following.topic: (e.times, e.upper) for e in self._topics if e.upper}
@@ -211,9 +214,6 @@ class Aligning(Closes, Generic[Content]):
                 with uncollected():
                     span = self._span(min(uppers))
                 yield span
-
-    def caught_up(self) -> None:
-        """Called whenever everything that is closed now was yielded; does nothing."""
 
     def _lower(self) -> int:
         """The begin of the next batch: the frontier, or at first the latest begin of a topic."""
@@ -230,7 +230,7 @@ class Aligning(Closes, Generic[Content]):
         return Span(lower, upper, updates, token, times)
 
 
-class _InMemory:
+class InMemory:
     """Keeps updates as a list."""
 
     def __init__(self) -> None:
@@ -266,17 +266,6 @@ class Follower(Aligning[list[KeyedUpdate]]):
 
     An iteration raises MixedTimesError if the times of the topics are of different kinds.
     """
-
-    def __init__(
-        self,
-        open_topic: OpenTopic,
-        formats: Mapping[str, str],
-        *,
-        resume: str | None,
-        until: int | None,
-        wait: bool,
-    ) -> None:
-        super().__init__(open_topic, formats, _InMemory, resume=resume, until=until, wait=wait)
 
     def __iter__(self) -> Iterator[AlignedBatch]:
         for span in self.spans():
@@ -329,7 +318,7 @@ def follow(
     reading_rights.reach(settings, formats)
     from_when = None if since is None else Since(lambda *_: since)
     open_topic = functools.partial(following.follow, settings, since=from_when)
-    return Follower(open_topic, formats, resume=resume, until=until, wait=wait)
+    return Follower(open_topic, formats, InMemory, resume=resume, until=until, wait=wait)
 
 
 def _formats(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ikebana.errors import ConfigError
 from ikebana.processor.kafka.following import ClosedTimes, Piece, Resume
-from ikebana.serving.aligned import AlignedBatch, Follower
+from ikebana.serving.aligned import AlignedBatch, Follower, InMemory
 from support.served_collections import Batch, Oracle, batches
 
 FORMATS = {"left": "diff", "right": "diff"}
@@ -56,7 +56,7 @@ def _followed(given: Mapping[str, list[Batch]], token: str | None) -> Iterator[A
 
     # Without waiting, an iteration ends when one topic has nothing at this moment.
     for _ in range(20):
-        with Follower(open_topic, FORMATS, resume=token, until=None, wait=False) as follower:
+        with Follower(open_topic, FORMATS, InMemory, resume=token, wait=False) as follower:
             # Before its first batch a follower has no token, and reads on.
             for _ in range(20 if token is None else 1):
                 for batch in follower:

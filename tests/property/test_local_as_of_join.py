@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.serving.aligned import AlignedBatch, Follower, TopicUpdate
+from ikebana.serving.aligned import AlignedBatch, Follower, InMemory, TopicUpdate
 from ikebana.serving.as_of_join import JoinedUpdate, as_of_join
 from ikebana.serving.reads import LocalReads
 from support.served_topics import MemoryTopics, caught_up, serving
@@ -33,7 +33,7 @@ ORDERS = UPDATES.map(lambda updates: [update for update in updates if update.tim
 
 def _followed(topics: MemoryTopics, resume: str | None) -> Iterator[AlignedBatch]:
     with Follower(
-        topics.follow, {"orders": "diff"}, resume=resume, until=None, wait=False
+        topics.follow, {"orders": "diff"}, InMemory, resume=resume, wait=False
     ) as follower:
         yield from follower
 

@@ -15,7 +15,7 @@ from ikebana.processor.base import log_lines
 from ikebana.processor.cli.main import cli
 from ikebana.processor.kafka.following import Resume
 from ikebana.processor.topics.kinds_of_time import MixedTimesError, kind_of, of_plan
-from ikebana.serving.aligned import Follower
+from ikebana.serving.aligned import Follower, InMemory
 from ikebana.serving.service import Service
 from ikebana.serving.view import UnreadableTimeError
 from support.http_answers import ask_json
@@ -92,7 +92,7 @@ def test_following_both_is_refused(topics: MemoryTopics) -> None:
 
     formats = {CITIES: "diff", PLACES: "diff"}
     with (
-        Follower(open_topic, formats, resume=None, until=None, wait=False) as follower,
+        Follower(open_topic, formats, InMemory, resume=None, wait=False) as follower,
         pytest.raises(MixedTimesError, match='offset of "whereabouts", clock of "cities"'),
     ):
         list(follower)
