@@ -25,7 +25,7 @@ from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.processes import AttemptFailed, Restarts, with_restarts
 from ikebana.processor.base.texts import EPOCH_MS
 from ikebana.processor.kafka import following, reading_rights
-from ikebana.processor.watching.monitor import scraped
+from ikebana.processor.watching.monitor import families, scraped
 from ikebana.serving.aligned import Aligning, OpenTopic, Span
 
 # A target is tried again however long it is away.
@@ -245,16 +245,7 @@ class DeliveryProbes(Collector):
             "caught_up_seconds": standing.caught_up_s,
             "waits": bool(standing.waits),
         }
-        families = []
-        for name, counts, text in METRICS:
-            family = (CounterMetricFamily if counts else GaugeMetricFamily)(
-                name, text, labels=["sink"]
-            )
-            value = values[name.removeprefix("ikebana_delivered_")]
-            if value is not None:
-                family.add_metric([self._name], value)
-            families.append(family)
-        return families
+        return families(METRICS, "sink", {self._name: values})
 
 
 def _lag_s(upper: int | None) -> float | None:

@@ -6,13 +6,12 @@ Probes say whether the service is live and ready, and have its metrics for Prome
 import asyncio
 import contextlib
 import json
-import signal
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import msgspec
-import uvloop
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
@@ -25,10 +24,11 @@ from starlette.types import ASGIApp
 from ikebana import __version__
 from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.base.listening import Listening, Problem
+from ikebana.processor.base.processes import on_signals
 from ikebana.processor.base.texts import EPOCH_MS
 from ikebana.processor.watching import front
 from ikebana.processor.watching.console import EVERY_MS, PlanView, no_plan
-from ikebana.processor.watching.front import Front, probing
+from ikebana.processor.watching.front import Front, beside, probing
 from ikebana.processor.watching.guard import (
     PROBES,
     Access,
@@ -38,11 +38,10 @@ from ikebana.processor.watching.guard import (
     grant_of,
     problem,
 )
-from ikebana.processor.watching.monitor import scraped
+from ikebana.processor.watching.monitor import families, scraped
 from ikebana.serving import parameters, sql, wire
 from ikebana.serving.operations import (
     OPERATIONS,
-    Bell,
     Callers,
     Handler,
     SlowError,
@@ -72,17 +71,11 @@ METRICS = (
 class ServiceProbes(Collector):
     """Answers probes of one service to one reader; ready if all topics were read lately."""
 
-    def __init__(
-        self,
-        service: Service,
-        views: Permitted,
-        ready_within: float,
-        subscribers: Callable[[], int],
-    ) -> None:
-        self._service = service
+    def __init__(self, callers: Callers, views: Permitted, ready_within: float) -> None:
+        self._callers = callers
+        self._service = callers.service
         self._views = views
         self._ready_within = ready_within
-        self._subscribers = subscribers
 
     def live(self) -> tuple[bool, str]:
         """Return whether all topics are followed, and a reason."""
@@ -124,44 +117,35 @@ class ServiceProbes(Collector):
 
     def collect(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
         """Make all samples of this moment."""
-        families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {
-            name: (CounterMetricFamily if counts else GaugeMetricFamily)(
-                name, text, labels=["collection"]
-            )
-            for name, counts, text in METRICS
-        }
-        for name in self._views.names():
-            view, standing = self._views.view(name), self._views.standing(name)
-            meta = view.meta
-            since, upper = meta.bounds
-            values: dict[str, float | None] = {
-                "updates": standing.updates,
-                "batches": standing.batches,
-                "since": since,
-                "frontier": upper,
-                "keys": meta.totals.keys,
-                "bytes": meta.totals.bytes,
-                "disk_bytes": standing.size,
-                "caught_up_seconds": standing.caught_up_s,
-                "lag_seconds": time.time() - meta.upper / 1000 if meta.upper in EPOCH_MS else None,
-            }
-            if view.columns is not None:
-                # Sizes would reveal hidden columns.
-                values |= {"bytes": None, "disk_bytes": None}
-            for each, value in values.items():
-                if value is not None:
-                    families[f"ikebana_served_{each}"].add_metric([name], value)
         subscribers = GaugeMetricFamily(
-            "ikebana_served_subscribers", "Subscriptions that are open.", self._subscribers()
+            "ikebana_served_subscribers", "Subscriptions that are open.", self._callers.open
         )
-        return [*families.values(), subscribers]
+        values = {name: self._values(name) for name in self._views.names()}
+        return [*families(METRICS, "collection", values), subscribers]
+
+    def _values(self, name: str) -> dict[str, float | None]:
+        view, standing = self._views.view(name), self._views.standing(name)
+        meta = view.meta
+        since, upper = meta.bounds
+        # Sizes would reveal hidden columns.
+        is_whole = view.columns is None
+        return {
+            "updates": standing.updates,
+            "batches": standing.batches,
+            "since": since,
+            "frontier": upper,
+            "keys": meta.totals.keys,
+            "bytes": meta.totals.bytes if is_whole else None,
+            "disk_bytes": standing.size if is_whole else None,
+            "caught_up_seconds": standing.caught_up_s,
+            "lag_seconds": time.time() - meta.upper / 1000 if meta.upper in EPOCH_MS else None,
+        }
 
 
-ProbesOf = Callable[[Permitted], ServiceProbes]
 _RULES = Rules("Start `ikebana serve` with --token-file, or with --anyone.", (*PROBES, "/metrics"))
 
 
-def application(callers: Callers, probes: ProbesOf, limits: AccessLimits) -> ASGIApp:
+def application(callers: Callers, ready_within: float, limits: AccessLimits) -> ASGIApp:
     """Make the application."""
     routes = [
         Route(each.path, _endpoint(callers, each, handler, limits), methods=[each.method])
@@ -170,15 +154,10 @@ def application(callers: Callers, probes: ProbesOf, limits: AccessLimits) -> ASG
     routes += [
         Route("/v1/subscribe", _subscribing(callers, limits)),
         Route("/openapi.json", _document()),
-        *_probing(callers, probes),
+        *_probing(callers, ready_within),
         *front.page_routes(),
     ]
     return _guarded(routes, limits)
-
-
-def probing_alone(callers: Callers, probes: ProbesOf) -> ASGIApp:
-    """Make an application of the probes alone, for an address of their own."""
-    return _guarded(_probing(callers, probes), AccessLimits(Access({})))
 
 
 def _guarded(routes: list[Route], limits: AccessLimits) -> ASGIApp:
@@ -259,8 +238,10 @@ def _document() -> Endpoint:
     return answer
 
 
-def _probing(callers: Callers, probes: ProbesOf) -> list[Route]:
-    return probing(lambda request: probes(callers.of(grant_of(request)).views))
+def _probing(callers: Callers, ready_within: float) -> list[Route]:
+    return probing(
+        lambda request: ServiceProbes(callers, callers.of(grant_of(request)).views, ready_within)
+    )
 
 
 def _asked(request: Request, takes: type[Any]) -> Any:
@@ -409,106 +390,59 @@ def serve(
         ConfigError: an address cannot be listened on, or a certificate cannot be used.
         IkebanaError: a topic cannot be followed any more.
     """
-    server = HttpServer(service, listening, limits, ready_within, plan, queries)
-
-    async def run() -> None:
-        with _on_signals(server.stop):
-            await server.run(lambda url: say(f"serving {url}/v1/collections and {url}/console/"))
-
+    ended = threading.Event()
+    service.listen(lambda: None if service.failure is None else ended.set())
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run())
+        with on_signals() as stopping:
+            # In a thread, since a handler may interrupt what holds a lock.
+            stopping.when_asked(threading.Thread(target=ended.set, daemon=True).start)
+            stopping.finish_first()
+            with answering(
+                service, listening, limits, ready_within, plan, queries, ended.set
+            ) as front:
+                say(f"serving {front.url}/v1/collections and {front.url}/console/")
+                ended.wait()
     finally:
         service.close()
-    if service.failure is not None:
-        raise service.failure
+    if (failure := service.failure or front.failure) is not None:
+        raise failure
 
 
-class HttpServer:
-    """The server of a service; it starts the service when it listens.
+@contextlib.contextmanager
+def answering(
+    service: Service,
+    listening: Listening,
+    limits: AccessLimits,
+    ready_within: float,
+    plan: Callable[[], PlanView] = no_plan,
+    queries: sql.QueryLimits = sql.QueryLimits(),  # noqa: B008 - immutable
+    ended: Callable[[], None] = lambda: None,
+) -> Iterator[Front]:
+    """Start a service and answer requests to it within a `with` block.
+
+    `ended` is called when nothing answers any more.
 
     Raises:
         ConfigError: an address cannot be listened on, or a certificate cannot be used.
     """
+    front = Front(listening)
+    callers = Callers(service, plan, queries)
+    app = application(callers, ready_within, limits)
+    # At an address of their own, probes need no token.
+    probes = _guarded(_probing(callers, ready_within), AccessLimits(Access({})))
+    stopping = threading.Event()
 
-    def __init__(
-        self,
-        service: Service,
-        listening: Listening,
-        limits: AccessLimits,
-        ready_within: float,
-        plan: Callable[[], PlanView] = no_plan,
-        queries: sql.QueryLimits = sql.QueryLimits(),  # noqa: B008 - immutable
-    ) -> None:
-        self._service = service
-        self._limits = limits
-        self._ready_within = ready_within
-        self._plan = plan
-        self._queries = queries
-        self._front = Front(listening)
-        self._callers: Callers | None = None
+    def sample() -> None:
+        """Keep how lag and updates have been, for charts."""
+        while not stopping.is_set():
+            callers.sample()
+            stopping.wait(EVERY_MS / 1000)
 
-    async def run(self, started: Callable[[str], None]) -> None:
-        """Answer until `stop`, or until the service fails; `started` gets the URL."""
-        bell = Bell()
-        self._callers = callers = Callers(self._service, bell, self._plan, self._queries)
-
-        def probes(views: Permitted) -> ServiceProbes:
-            return ServiceProbes(self._service, views, self._ready_within, lambda: callers.open)
-
-        self._service.listen(bell.ring)
-        self._service.start()
-        beside = [
-            asyncio.create_task(self._until_failure(bell)),
-            asyncio.create_task(_sampling(callers)),
-        ]
-        started(self._front.url)
+    service.start()
+    threading.Thread(target=sample, name="ikebana-samples", daemon=True).start()
+    with beside(front, app, probes, ended):
         try:
-            app = application(callers, probes, self._limits)
-            await self._front.run(app, probing_alone(callers, probes))
+            yield front
         finally:
-            for task in beside:
-                task.cancel()
-
-    def stop(self) -> None:
-        """End soon, with the subscriptions; called in the event loop."""
-        if self._callers is not None:
-            self._callers.end()
-        self._front.stop()
-
-    async def _until_failure(self, bell: Bell) -> None:
-        while True:
-            change = bell.next()
-            if self._service.failure is not None:
-                break
-            await change.wait()
-        self.stop()
-
-
-async def _sampling(callers: Callers) -> None:
-    """Keep how lag and updates have been, for charts."""
-    while True:
-        callers.sample()
-        await asyncio.sleep(EVERY_MS / 1000)
-
-
-@contextlib.contextmanager
-def _on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
-    asked = False
-
-    def stopped(number: int) -> None:
-        nonlocal asked
-        if asked:
-            raise SystemExit(128 + number)
-        asked = True
-        stop()
-
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    for number in numbers:
-        loop.add_signal_handler(number, stopped, number)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
+            stopping.set()
+            callers.end()

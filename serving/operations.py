@@ -97,15 +97,15 @@ def refusal(error: IkebanaError) -> Response:
 
 
 class Bell:
-    """Rung from any thread, heard by all that wait at that moment; made in the event loop."""
+    """Rung from any thread, heard by all that wait at that moment in one event loop."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._event = asyncio.Event()
 
     def ring(self) -> None:
         """Wake all that wait."""
-        if not self._loop.is_closed():
+        if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)
 
     def next(self) -> asyncio.Event:
@@ -113,6 +113,7 @@ class Bell:
 
         Whoever checks a condition calls this before, so that no change is missed between.
         """
+        self._loop = asyncio.get_running_loop()
         return self._event
 
     def _wake(self) -> None:
@@ -126,29 +127,21 @@ _MOST_RUNNING = 2
 _MOST_ASKED = 16
 
 
-class Queries:
-    """Runs the queries of all callers, some at once, each within its limits."""
-
-    def __init__(self, limits: QueryLimits) -> None:
-        self.limits = limits
-        self.running = asyncio.Semaphore(_MOST_RUNNING)
-
-    def of_caller(self) -> "CallersQueries":
-        """Return the queries of one more caller."""
-        return CallersQueries(self)
-
-
 class CallersQueries:
-    """The queries of one caller, which cannot keep all others waiting."""
+    """Runs the queries of one caller, which cannot keep all others waiting.
 
-    def __init__(self, queries: Queries) -> None:
-        self._queries = queries
+    `running` is that of all callers, of which some run at once.
+    """
+
+    def __init__(self, limits: QueryLimits, running: asyncio.Semaphore) -> None:
+        self._limits = limits
+        self._running = running
         self._asked = 0
 
     async def run(
         self, text: str, view_of: Callable[[str], ArrangementView], as_of: int | None
     ) -> QueryResult:
-        """Run a query, after those before it.
+        """Run a query within its limits, after those before it.
 
         Raises:
             TooManyError: the caller has too many in the server.
@@ -161,8 +154,8 @@ class CallersQueries:
             )
         self._asked += 1
         try:
-            async with self._queries.running:
-                return await asyncio.to_thread(sql.run, text, view_of, as_of, self._queries.limits)
+            async with self._running:
+                return await asyncio.to_thread(sql.run, text, view_of, as_of, self._limits)
         finally:
             self._asked -= 1
 
@@ -186,7 +179,7 @@ class Api:
         self,
         views: Permitted,
         bell: Bell,
-        queries: Queries,
+        queries: CallersQueries,
         plan: Callable[[], PlanView] = no_plan,
         history: SampleHistory | None = None,
     ) -> None:
@@ -194,7 +187,7 @@ class Api:
         self._history = history or SampleHistory()
         self.bell = bell
         self._plan = plan
-        self._queries = queries.of_caller()
+        self._queries = queries
 
     async def collections(self, _: str, __: Nothing) -> Answer:
         """List the collections."""
@@ -560,33 +553,40 @@ class Caller(NamedTuple):
 
 
 class Callers:
-    """The readers of a service, one for each grant; made in the event loop."""
+    """The readers of a service, one for each grant; it hears of all changes of the service."""
 
     def __init__(
         self,
         service: Service,
-        bell: Bell,
         plan: Callable[[], PlanView] = no_plan,
         limits: QueryLimits = QueryLimits(),  # noqa: B008 - immutable
     ) -> None:
-        self._service = service
-        self._bell = bell
+        self.service = service
+        self._bell = Bell()
         self._plan = plan
-        self._queries = Queries(limits)
+        self._limits = limits
+        self._running = asyncio.Semaphore(_MOST_RUNNING)
         self._history = SampleHistory()
         # A grant lives as long as the server, and no two have the same rights by their names.
         self._callers: dict[int, Caller] = {}
         self._encoded = Encoded()
+        service.listen(self._bell.ring)
 
     def of(self, grant: Grant) -> Caller:
         """Return who answers a reader."""
         if (caller := self._callers.get(id(grant))) is not None:
             return caller
-        views = Permitted(self._service, grant)
+        views = Permitted(self.service, grant)
         plan = self._plan if grant.collections is None else _hidden_plan
         caller = Caller(
             views,
-            Api(views, self._bell, self._queries, plan, self._history),
+            Api(
+                views,
+                self._bell,
+                CallersQueries(self._limits, self._running),
+                plan,
+                self._history,
+            ),
             Subscriptions(views, self._bell, self._encoded),
         )
         self._callers[id(grant)] = caller
@@ -603,9 +603,9 @@ class Callers:
 
     def _samples(self) -> dict[str, HistorySample]:
         samples = {}
-        for name in self._service.names():
-            standing = self._service.standing(name)
-            lag = lag_of(self._service.view(name))
+        for name in self.service.names():
+            standing = self.service.standing(name)
+            lag = lag_of(self.service.view(name))
             samples[name] = HistorySample(
                 standing.caught_up_s if lag is None else lag, standing.updates
             )
@@ -613,7 +613,7 @@ class Callers:
 
     def end(self) -> None:
         """End all subscriptions soon."""
-        for each in self._callers.values():
+        for each in tuple(self._callers.values()):
             each.subscriptions.end()
 
 

@@ -100,6 +100,8 @@ class Front:
                 raise
         self._servers: list[_Server] = []
         self._is_stopped = False
+        self.failure: BaseException | None = None
+        """The error that has ended it."""
 
     @property
     def url(self) -> str:
@@ -135,12 +137,20 @@ class Front:
 
 
 @contextlib.contextmanager
-def beside(front: Front, app: ASGIApp, probes: ASGIApp) -> Iterator[None]:
-    """Answer in a thread during a `with` block."""
+def beside(
+    front: Front, app: ASGIApp, probes: ASGIApp, ended: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Answer in a thread during a `with` block; `ended` is called when the thread ends."""
 
     def answer() -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(front.run(app, probes))
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(front.run(app, probes))
+        except BaseException as error:
+            front.failure = error
+            raise
+        finally:
+            ended()
 
     # A client that hangs must not keep the process from ending.
     thread = threading.Thread(target=answer, name="ikebana-http", daemon=True)

@@ -28,6 +28,7 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
@@ -601,6 +602,26 @@ def exposed(registry: CollectorRegistry, accept: str) -> tuple[str, bytes]:
         # prometheus_client fails on a malformed version; such a client gets the common format.
         encode, content_type = choose_encoder("")
     return content_type, encode(registry)
+
+
+def families(
+    metrics: Iterable[tuple[str, bool, str]],
+    label: str,
+    values: Mapping[str, Mapping[str, float | None]],
+) -> list[CounterMetricFamily | GaugeMetricFamily]:
+    """Make the samples of metrics with one label; `values` has those of each of its values.
+
+    A metric has a name, whether it is a counter, and a description; its value has the name without
+    the first two words.  One that is None has no sample.
+    """
+    made = []
+    for name, counts, text in metrics:
+        family = (CounterMetricFamily if counts else GaugeMetricFamily)(name, text, labels=[label])
+        for of, by_name in values.items():
+            if (value := by_name[name.split("_", 2)[2]]) is not None:
+                family.add_metric([of], value)
+        made.append(family)
+    return made
 
 
 def scraped(collector: Collector, accept: str) -> tuple[str, bytes]:

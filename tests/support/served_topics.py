@@ -1,6 +1,5 @@
 """Topics in memory that a service follows, and a service with its web application."""
 
-import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
@@ -14,11 +13,11 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kafka.following import AnotherTopicError, ClosedTimes, Piece, Resume
 from ikebana.processor.watching.console import PlanView, no_plan
 from ikebana.processor.watching.guard import AccessLimits
+from ikebana.serving import http_server
 from ikebana.serving.arrangement import Retention
-from ikebana.serving.http_server import HttpServer
 from ikebana.serving.service import Service, ServiceOptions
 from support.served_collections import Batch
-from support.waiting import patient, wait_until
+from support.waiting import wait_until
 
 KEEP_ALL = Retention(10**15, is_duration=False)
 
@@ -151,25 +150,6 @@ def answering(
     tls: Tls | None = None,
 ) -> Iterator[str]:
     """Answer requests to a service in a thread; gets the URL."""
-    server = HttpServer(service, Listening(Address("127.0.0.1", 0), tls), limits, 60, plan)
-    ready = threading.Event()
-    urls: list[str] = []
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    async def run() -> None:
-        loops.append(asyncio.get_running_loop())
-
-        def started(url: str) -> None:
-            urls.append(url)
-            ready.set()
-
-        await server.run(started)
-
-    thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
-    thread.start()
-    assert ready.wait(patient(20))
-    try:
-        yield urls[0]
-    finally:
-        loops[0].call_soon_threadsafe(server.stop)
-        thread.join(patient(20))
+    listening = Listening(Address("127.0.0.1", 0), tls)
+    with http_server.answering(service, listening, limits, 60, plan) as front:
+        yield front.url

@@ -7,13 +7,14 @@ import pytest
 from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.processor.watching.guard import EVERYTHING
 from ikebana.serving.http_server import ServiceProbes
+from ikebana.serving.operations import Callers
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.service import Service
 from support.served_topics import MemoryTopics, serving
 
 
 def is_ready(service: Service) -> bool:
-    ready, _ = ServiceProbes(service, Permitted(service, EVERYTHING), 60, lambda: 0).ready()
+    ready, _ = ServiceProbes(Callers(service), Permitted(service, EVERYTHING), 60).ready()
     return ready
 
 

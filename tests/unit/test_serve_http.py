@@ -16,10 +16,9 @@ from starlette.testclient import TestClient
 from ikebana.arrangements.update import LARGEST
 from ikebana.processor.watching.guard import EVERYTHING, Access, AccessLimits
 from ikebana.serving.arrangement import Retention
-from ikebana.serving.http_server import ServiceProbes, application
-from ikebana.serving.operations import OPERATIONS, Bell, Callers, Position
+from ikebana.serving.http_server import application
+from ikebana.serving.operations import OPERATIONS, Callers, Position
 from ikebana.serving.parameters import READS, Subscribe
-from ikebana.serving.permitted import Permitted
 from ikebana.serving.reads import Reads
 from ikebana.serving.service import Service
 from ikebana.serving.wire import ARROW
@@ -49,21 +48,7 @@ def service(topics: MemoryTopics, tmp_path: Path) -> Iterator[Service]:
 
 
 def _client(service: Service, limits: AccessLimits = AccessLimits()) -> TestClient:  # noqa: B008
-    made: list[Any] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        # The bell belongs to the loop of the requests.
-        if not made:
-            bell = Bell()
-            callers = Callers(service, bell)
-
-            def probes(views: Permitted) -> ServiceProbes:
-                return ServiceProbes(service, views, 60, lambda: callers.open)
-
-            made.append(application(callers, probes, limits))
-            service.listen(bell.ring)
-        await made[0](scope, receive, send)
-
+    app = application(Callers(service), 60, limits)
     return TestClient(app, base_url="http://127.0.0.1")
 
 
@@ -454,9 +439,7 @@ def _subscribed(
     """Read events (name, id, data) until a condition holds."""
 
     async def read() -> list[tuple[str, str, Any]]:
-        bell = Bell()
-        service.listen(bell.ring)
-        subscriptions = Callers(service, bell).of(EVERYTHING).subscriptions
+        subscriptions = Callers(service).of(EVERYTHING).subscriptions
         found: list[tuple[str, str, Any]] = []
         events = subscriptions.events(subscriptions.begin(given), given.encoding)
         async for event in events:
