@@ -33,6 +33,7 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
+from ikebana.codecs.encodings import INTEGERS
 from ikebana.delivering.sink import (
     COUNT,
     DIFF,
@@ -45,12 +46,12 @@ from ikebana.delivering.sink import (
     TargetTable,
 )
 from ikebana.errors import AccessError, ConfigError, FencedError, SourceError
+from ikebana.processor.base.arrow_json import is_readable
 from ikebana.processor.linear.json_text import quoted
-from ikebana.serving.wire import is_readable
 
 ScanTarget = Callable[[Sequence[str]], Iterable[pa.Table]]
 """Reads some columns of the table in the target."""
-# Columns of temporary tables, with names that no collection has.
+# Columns of temporary tables; a table has none of such names.
 _N, _N0, _SUM, _FIRST, _BEFORE = (f"ikebana_{name}" for name in ("n", "n0", "sum", "first", "c0"))
 _ROWS = 65_536
 _MEMORY = "1GiB"
@@ -175,6 +176,8 @@ class _Sums:
             self._counted(scan)
         else:
             self._keyed(scan)
+        if self.table.counted:
+            self._refuse_large()
 
     def _keyed(self, scan: ScanTarget) -> None:
         self._sum("")
@@ -272,6 +275,16 @@ class _Sums:
                 f'cannot deliver "{self.table.collection}" to table "{self.table.name}": the key '
                 f"({', '.join(self.table.key)}) = ({named}) has several rows",
                 hint="Name more columns as the key, or none: equal rows are then counted.",
+            )
+
+    def _refuse_large(self) -> None:
+        large = f"added WHERE {COUNT} NOT BETWEEN {INTEGERS[0]} AND {INTEGERS[-1]}"
+        if _run(self._database, f"SELECT 1 FROM {large} LIMIT 1"):
+            raise SourceError(
+                f'cannot deliver "{self.table.collection}" to table "{self.table.name}": a count '
+                "is beyond 64 bits",
+                hint="Take the mode changes, whose diffs have 64 bits each, or let the pipeline "
+                "leave such rows out.",
             )
 
     def _make(self, name: str, select: str) -> None:

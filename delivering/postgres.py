@@ -44,13 +44,12 @@ from ikebana.delivering.sink import (
     TargetTable,
 )
 from ikebana.errors import AccessError, ConfigError, FencedError, SourceError
-from ikebana.processor.authoring.deliver_part import PostgresPart
+from ikebana.processor.authoring.deliver_part import LONGEST_NAME, PostgresPart
+from ikebana.processor.base.arrow_json import is_readable
 from ikebana.processor.linear.json_text import quoted
-from ikebana.serving.wire import is_readable
 
-# Columns within statements, with names that no collection has.
+# Columns within statements; a table has none of such names.
 _N, _PLUS, _ENDS = "ikebana_n", "ikebana_plus", "ikebana_ends"
-_LONGEST_NAME = 63
 _TYPES = {
     "BOOLEAN": "boolean",
     "TINYINT": "smallint",
@@ -109,10 +108,10 @@ class PostgresTable:
         self.types = {column.name: postgres_type(column.kind) for column in table.columns}
         self.types |= {name: "uuid" if name == ID else "bigint" for name in table.added}
         for name in (*table.name.split(".", 1), *self.types):
-            if len(name.encode()) > _LONGEST_NAME:
+            if len(name.encode()) > LONGEST_NAME:
                 raise ConfigError(
                     f'table "{table.name}": PostgreSQL would cut the name "{name}", which has '
-                    f"more than {_LONGEST_NAME} bytes",
+                    f"more than {LONGEST_NAME} bytes",
                     hint="Give it another name; a column has that of its source as `field`.",
                 )
         self.copied = [column.name for column in table.columns]

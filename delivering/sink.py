@@ -54,9 +54,8 @@ ID, TIME, DIFF, COUNT = "ikebana_id", "ikebana_time", "ikebana_diff", "ikebana_c
 VALID_FROM, VALID_TO = "valid_from", "valid_to"
 """The columns of a history: the first time of a row, and the first time without it, or null."""
 
-# The columns that statements of sinks have beside the collection's, in some modes.
-_IN_STATEMENTS = {ID, TIME, DIFF, COUNT, "ikebana_n", "ikebana_n0", "ikebana_c0", "ikebana_op"}
-_IN_STATEMENTS |= {"ikebana_sum", "ikebana_first", "ikebana_plus", "ikebana_ends"}
+_RESERVED = "ikebana_"
+"""The begin of the names that tables and statements of sinks have beside the collection's."""
 
 
 class TargetAwayError(AwayError):
@@ -94,7 +93,14 @@ class TargetTable:
                 f'table "{self.name}" has no columns',
                 hint=f'Topic "{self.collection}" tells none: list them under `columns`.',
             )
-        used = _IN_STATEMENTS.difference(self.added)
+        used: set[str] = set()
+        for name in names:
+            if name.lower().startswith(_RESERVED):
+                raise ConfigError(
+                    f'table "{self.name}" cannot have a column "{name}": names that begin with '
+                    f"{_RESERVED} are those of sinks",
+                    hint="List the columns, and give this one another name with `field`.",
+                )
         for name in (*names, *self.added):
             # Most targets do not distinguish names by case.
             if name.lower() in used:

@@ -17,13 +17,13 @@ from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ikebana.arrangements.update import pieces
 from ikebana.codecs.canonical import canonical, finite
 from ikebana.codecs.encodings import INTEGERS, clock, far_date
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
+from ikebana.processor.base.arrow_json import DIGITS, INFINITE, is_readable
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.serving.view import ViewRow
 
@@ -35,12 +35,8 @@ encode = msgspec.json.Encoder(decimal_format="number").encode
 _raw = msgspec.json.Decoder(msgspec.Raw)
 
 _DAY_S = 86_400
-_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
-# DuckDB's infinite dates and timestamps, with either sign.
+# DuckDB's infinite dates, with either sign.
 _INFINITE_DAYS = 2**31 - 1
-_INFINITE = 2**63 - 1
-# The first day of year 1 and the last one of year 9999.
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
 
 class Value(msgspec.Struct):
@@ -216,34 +212,6 @@ def _json_text(value: Any) -> str:
     return encode(value).decode()
 
 
-def is_readable(column: pa.Array) -> bool:
-    """Whether all dates and times in a column, also nested ones, are of the years 1 to 9999.
-
-    Others are infinite, or a time is 24:00:00; libraries have no texts for them, or wrong ones.
-
-    >>> is_readable(pa.array([[0, 2**31 - 1]], pa.list_(pa.date32())))
-    False
-    """
-    kind = column.type
-    if pa.types.is_struct(kind):
-        return all(map(is_readable, column.flatten()))
-    if pa.types.is_map(kind):
-        return is_readable(column.keys) and is_readable(column.items)
-    if pa.types.is_list(kind):
-        return is_readable(column.flatten())
-    if not pa.types.is_temporal(kind) or pa.types.is_interval(kind):
-        return True
-    if pa.types.is_date(kind):
-        column, first, last = column.view(pa.int32()), _FIRST_DAY, _LAST_DAY
-    else:
-        day = _DAY_S * 10 ** _DIGITS[kind.unit]
-        first, last = (0, 0) if pa.types.is_time(kind) else (_FIRST_DAY, _LAST_DAY)
-        first, last = max(first * day, 1 - _INFINITE), min((last + 1) * day, _INFINITE) - 1
-        column = column.cast(pa.int64())
-    least, greatest = pc.min_max(column).as_py().values()
-    return least is None or first <= least <= greatest <= last
-
-
 def _values(column: pa.ChunkedArray) -> list[Any]:
     if pa.types.is_float32(column.type):
         # The shortest digits that identify a 32-bit float.
@@ -280,7 +248,7 @@ def _value(scalar: pa.Scalar) -> Any:
         case pa.TimestampScalar():
             return _timestamp(scalar)
         case pa.Time64Scalar():
-            return _clock(scalar.value, _DIGITS[scalar.type.unit])
+            return _clock(scalar.value, DIGITS[scalar.type.unit])
         case pa.Date32Scalar():
             try:
                 return scalar.as_py()
@@ -298,9 +266,9 @@ def _timestamp(scalar: pa.TimestampScalar) -> Any:
             return scalar.cast(pa.timestamp(unit, kind.tz)).as_py()
         except (OverflowError, ValueError):
             pass
-    if (infinite := _infinite(value, _INFINITE)) is not None:
+    if (infinite := _infinite(value, INFINITE)) is not None:
         return infinite
-    digits = _DIGITS[kind.unit]
+    digits = DIGITS[kind.unit]
     days, rest = divmod(value, _DAY_S * 10**digits)
     text = f"{_day(days)}T{_clock(rest, digits)}"
     return text if kind.tz is None else f"{text}Z"

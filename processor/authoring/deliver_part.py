@@ -16,6 +16,7 @@ from ikebana.processor.authoring.values import (
     choice,
 )
 from ikebana.processor.base.texts import suggestion
+from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Plan
 
 # current: the rows of the collection.  changes: its updates, which are only added.
@@ -93,6 +94,10 @@ TARGETS = tuple(name for name in DeliverPart.keys() if name != "tables")  # noqa
 """The keys that name a target."""
 
 
+LONGEST_NAME = 63
+"""The most bytes of a name in PostgreSQL, which would cut a longer one."""
+
+
 class SinkFile(Section):
     """A file of its own for `ikebana deliver`."""
 
@@ -120,6 +125,26 @@ def problems(
             yield f"{path}.tables", "is empty; name at least one table"
         for table, table_part in sink.tables.items():
             yield from _of_table(f"{path}.tables.{table}", table_part, plan, unread)
+            if sink.postgres is not None:
+                yield from _cut_names(f"{path}.tables.{table}", table, table_part, plan)
+
+
+def _cut_names(
+    path: str, name: str, table: TablePart, plan: Plan | None
+) -> Iterator[tuple[str, str]]:
+    """Yield the names of a table and its columns that PostgreSQL would cut."""
+    columns = [*table.columns]
+    if plan is not None and not columns:
+        outputs = (output for output in plan.outputs if output.name == table.source)
+        columns = [column for output in outputs for column in output_types(plan, output)]
+    for each in (*name.split(".", 1), *columns):
+        if len(each.encode()) > LONGEST_NAME:
+            yield (
+                path,
+                f'PostgreSQL would cut the name "{each}", which has more than {LONGEST_NAME} '
+                "bytes; give it another name: a column under `columns` has that of its source as "
+                "`field`",
+            )
 
 
 def _of_table(

@@ -8,9 +8,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ikebana.codecs import canonical
 from ikebana.errors import SourceError
+
+DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+"""The digits of fractions of a second, by the unit of a type."""
+INFINITE = 2**63 - 1
+"""DuckDB's infinite timestamps, with either sign."""
+_DAY_S = 86_400
+# The first day of year 1 and the last one of year 9999.
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
 
 def objects(batch: pa.RecordBatch, names: Sequence[str]) -> list[bytes]:
@@ -70,3 +79,31 @@ def _instant(value: datetime.datetime) -> str:
 def _without_zeros(text: str) -> str:
     """A time of day without zeros at the end of a fraction."""
     return text.rstrip("0") if "." in text else text
+
+
+def is_readable(column: pa.Array) -> bool:
+    """Whether all dates and times in a column, also nested ones, are of the years 1 to 9999.
+
+    Others are infinite, or a time is 24:00:00; libraries have no texts for them, or wrong ones.
+
+    >>> is_readable(pa.array([[0, 2**31 - 1]], pa.list_(pa.date32())))
+    False
+    """
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return all(map(is_readable, column.flatten()))
+    if pa.types.is_map(kind):
+        return is_readable(column.keys) and is_readable(column.items)
+    if pa.types.is_list(kind):
+        return is_readable(column.flatten())
+    if not pa.types.is_temporal(kind) or pa.types.is_interval(kind):
+        return True
+    if pa.types.is_date(kind):
+        column, first, last = column.view(pa.int32()), _FIRST_DAY, _LAST_DAY
+    else:
+        day = _DAY_S * 10 ** DIGITS[kind.unit]
+        first, last = (0, 0) if pa.types.is_time(kind) else (_FIRST_DAY, _LAST_DAY)
+        first, last = max(first * day, 1 - INFINITE), min((last + 1) * day, INFINITE) - 1
+        column = column.cast(pa.int64())
+    least, greatest = pc.min_max(column).as_py().values()
+    return least is None or first <= least <= greatest <= last

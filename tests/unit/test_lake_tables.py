@@ -141,6 +141,21 @@ def test_a_table_has_few_files(
         assert len(stored) < 12
 
 
+@pytest.mark.parametrize("mode", ["current", "history"])
+def test_a_count_beyond_64_bits_is_refused_by_its_table(target: LakeTarget, mode: Mode) -> None:
+    """With a remedy; nothing of the batch is in the table."""
+    table = TargetTable(ORDERS, "orders", mode, TABLE.columns)
+    topics = MemoryTopics()
+    topics.close(ORDERS, 2, _order(1, "a", 1, 2**63 - 1))
+    delivered(target.sink(), [table], topics)
+    topics.close(ORDERS, 4, _order(1, "a", 3, 1))
+
+    with pytest.raises(SourceError, match='table "orders": a count is beyond 64 bits') as raised:
+        delivered(target.sink(), [table], topics)
+
+    assert "mode changes" in str(raised.value)
+
+
 def test_the_token_is_where_the_format_has_a_place_for_it(target: LakeTarget) -> None:
     """The summary of a snapshot, or a `txn` action with the frontier as its version."""
     topics = MemoryTopics()

@@ -257,6 +257,20 @@ def test_a_place_of_no_sink_is_refused(tmp_path: Path) -> None:
             "deliver.lake.tables: is empty; name at least one table (line 12)",
             id="no table",
         ),
+        pytest.param(
+            "parquet: {folder: lake}\n    tables: {orders: {from: whole, mode: changes, "
+            "columns: {v: {type: BLOB, whole: value}}}}",
+            f"postgres: {{}}\n    tables: {{shop.{'é' * 32}: {{from: whole}}}}",
+            f'PostgreSQL would cut the name "{"é" * 32}", which has more than 63 bytes',
+            id="a name that the target would cut",
+        ),
+        pytest.param(
+            "parquet: {folder: lake}\n    tables: {orders: {from: whole, mode: changes, "
+            "columns: {v: {type: BLOB, whole: value}}}}",
+            f"postgres: {{}}\n    tables: {{t: {{from: whole, columns: {{{'c' * 64}: JSON}}}}}}",
+            "deliver.lake.tables.t: PostgreSQL would cut the name",
+            id="a column that the target would cut",
+        ),
     ],
 )
 @pytest.mark.parametrize("command", ["run", "plan", "deliver"])
@@ -271,6 +285,20 @@ def test_mistakes_of_sinks_are_refused_before_a_start(
 
     assert isinstance(done.exception, ConfigError)
     assert told in str(done.exception)
+
+
+def test_a_long_name_is_found_among_the_columns_of_a_view(tmp_path: Path) -> None:
+    """Which the file does not list."""
+    name = "a" * 64
+    declared = f"orders: {{topic: orders, columns: {{{name}: BIGINT}}}}"
+    text = FILE.replace("orders: {topic: orders}", declared)
+    text = text.replace("parquet: {folder: lake}", "postgres: {}")
+    text = text.replace(", columns: {v: {type: BLOB, whole: value}}", "")
+
+    done = CliRunner().invoke(cli, ["plan", str(in_file(tmp_path, text))])
+
+    assert isinstance(done.exception, ConfigError)
+    assert f'PostgreSQL would cut the name "{name}"' in str(done.exception)
 
 
 def test_an_output_that_cannot_be_read_is_no_missing_one(tmp_path: Path) -> None:
