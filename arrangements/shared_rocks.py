@@ -82,6 +82,11 @@ def _as_damage(database: "SharedDatabase | None" = None) -> Iterator[None]:
         raise
     except DbClosedError as error:
         raise ClosedError("the database is closed") from error
+    except RuntimeError as error:
+        # While rocksdict closes a database, no other thread may ask it anything.
+        if "mutably borrowed" not in str(error):
+            raise
+        raise ClosedError("the database is being closed") from error
 
 
 def _named(error: LocalDamageError) -> Exception:

@@ -5,7 +5,7 @@ With `--http` it serves metrics, health and the console; its sinks run beside it
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ikebana.processor.watching.display import BatchDisplay
     from ikebana.processor.watching.monitor import Monitor, SinksOfRun
     from ikebana.processor.watching.reports import Watcher
-    from ikebana.processor.watching.sinks import SinkBoard, Sinks
+    from ikebana.processor.watching.sinks import Sinks
 
 
 # A batch may take run.max_batch, and failed tasks are retried.
@@ -126,14 +126,17 @@ def serving_metrics(
     plan: Plan,
     settings: Settings,
     options: Watching,
-    where: "Listening",
+    where: "Listening | None",
     say: Callable[[str], None],
     sinks: "SinksOfRun",
-) -> Iterator["Monitor"]:
-    """Serve metrics and health within a `with` block, and report the address.
+) -> Iterator["Monitor | None"]:
+    """Serve metrics and health within a `with` block, and report the address, if there is one.
 
     Raises: ConfigError, if it cannot listen there, or use the file of tokens or a certificate.
     """
+    if where is None:
+        yield None
+        return
     # Imported here, since most runs do not serve them.
     from ikebana.processor.checkpoint.edit_plan import last_edit
     from ikebana.processor.watching.answering import serving
@@ -308,44 +311,22 @@ def run_command(
 
             require_unchanged(plan, settings)
         sinks = sinks_of(settings.deliver, pipeline, dict(sink_at), delivers=delivers)
-        watch = _watch(plan, settings, options, where, sinks)
         with pipeline.with_lines():
-            goes_on = _run(
-                plan, settings, sinks, once=once, wait=wait, watch=watch, pipeline=pipeline
-            )
-
-
-OpenWatching = Callable[
-    [Callable[[str], None], "SinkBoard"], "AbstractContextManager[Monitor | None]"
-]
-
-
-def _watch(
-    plan: Plan, settings: Settings, options: Watching, where: Any, sinks: "Sinks"
-) -> OpenWatching:
-    """Return a function that opens the HTTP front of a run, if it has an address."""
-
-    def watch(
-        say: Callable[[str], None], board: "SinkBoard"
-    ) -> "AbstractContextManager[Monitor | None]":
-        if where is None:
-            return nullcontext()
-        return serving_metrics(plan, settings, options, where, say, (sinks.parts, board.figures))
-
-    return watch
+            goes_on = _run(pipeline, plan, settings, sinks, options, where, once=once, wait=wait)
 
 
 def _run(
+    pipeline: "PipelineArgument",
     plan: Plan,
     settings: Settings,
     sinks: "Sinks",
+    options: Watching,
+    where: "Listening | None",
     *,
     once: bool,
     wait: bool | None,
-    watch: OpenWatching,
-    pipeline: "PipelineArgument",
 ) -> bool:
-    """Run a plan with a display; `watch` opens its HTTP front, and reports the address.
+    """Run a plan with a display, and with an HTTP front if it has an address.
 
     Return whether to run the `pipeline` again, with columns that were new in messages.
     """
@@ -357,7 +338,9 @@ def _run(
         on_signals() as stopping,
         BatchDisplay(plan, once=once) as display,
         sinks.board() as board,
-        watch(display.say, board) as monitor,
+        serving_metrics(
+            plan, settings, options, where, display.say, (sinks.parts, board.figures)
+        ) as monitor,
         alone(plan.name),
         sinks.beside(board, display.say, once=once) as start_sinks,
     ):

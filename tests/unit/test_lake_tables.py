@@ -11,7 +11,7 @@ import pytest
 from ikebana.delivering import delta, iceberg, parquet
 from ikebana.delivering.lake import LakeSink
 from ikebana.delivering.sink import MODES, Batch, TargetTable
-from ikebana.errors import ConfigError
+from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.authoring.deliver_part import Mode, ParquetPart
 from support.lake_targets import NAMESPACE, TARGETS, DeltaTarget, IcebergTarget, ParquetTarget
 from support.served_topics import MemoryTopics

@@ -16,7 +16,7 @@ import pytest
 
 from ikebana.arrangements import shared_rocks
 from ikebana.arrangements.rocks import LocalDamageError
-from ikebana.arrangements.shared_rocks import HeldError, SharedDatabase
+from ikebana.arrangements.shared_rocks import ClosedError, HeldError, SharedDatabase
 from ikebana.errors import AwayError, ConfigError, SpaceError
 from ikebana.serving.operations import Position
 from ikebana.serving.service import Service
@@ -250,3 +250,20 @@ def test_only_a_lock_is_taken_for_a_lock(tmp_path: Path) -> None:
     (path / "CURRENT").write_text("MANIFEST-000999\n")
     with pytest.raises(LocalDamageError, match="BLOCKS"):
         SharedDatabase(path)
+
+
+def test_a_database_that_another_thread_closes_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metrics are asked for at any moment, also while a copy is built again."""
+
+    class Closing:
+        def property_int_value(self, _: str) -> int:
+            raise RuntimeError("Already mutably borrowed")
+
+    made = SharedDatabase(tmp_path / "data")
+    with monkeypatch.context() as patched:
+        patched.setattr(made, "_database", Closing())
+        with pytest.raises(ClosedError, match="is being closed"):
+            made.size()
+    made.close()

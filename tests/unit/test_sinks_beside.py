@@ -17,7 +17,7 @@ from ikebana.errors import ConfigError, FencedError
 from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.base.processes import on_signals
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, birth_of
-from ikebana.processor.cli import deliver, later
+from ikebana.processor.cli import deliver
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.pipeline_argument import PipelineArgument
 from ikebana.processor.cli.run import sinks_of
@@ -317,9 +317,8 @@ def test_columns_that_a_run_has_added_are_delivered(tmp_path: Path) -> None:
     text = FILE.replace("topic: orders}", "topic: orders, columns: {n: BIGINT}}")
     adding = text.replace("{n: BIGINT}}", "{n: BIGINT}, on_new_column: add}")
     file, place = in_file(tmp_path, adding), str(tmp_path / "checkpoint")
-    plan, settings = later.read(
-        file, checkpoint=place, environ={}, columns={"orders": {"gift": "BOOLEAN"}}
-    )
+    pipeline = PipelineArgument(file, checkpoint=place)
+    plan, settings = pipeline.read({"orders": {"gift": "BOOLEAN"}})
     offset = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
     Checkpoint(place).write(birth_of(place, plan, settings.shards, offset))
 
