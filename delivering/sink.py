@@ -98,7 +98,7 @@ class TargetTable:
             if name.lower().startswith(_RESERVED):
                 raise ConfigError(
                     f'table "{self.name}" cannot have a column "{name}": names that begin with '
-                    f"{_RESERVED} are those of sinks",
+                    f"{_RESERVED} are reserved",
                     hint="List the columns, and give this one another name with `field`.",
                 )
         for name in (*names, *self.added):

@@ -239,7 +239,7 @@ class ArrangementView:
             state = layout.decode_state(self.database.get(layout.CURRENT_OF_KEY + key))
         else:
             state = self._as_of(layout.subject(key), time)
-        return state if self.columns is None else self._shown(state)
+        return _shown(state, self.columns)
 
     def get_many(self, keys: Sequence[bytes], time: int) -> list[ValueCounts]:
         """Read the values of several keys as of a time that `check` allows."""
@@ -248,12 +248,12 @@ class ArrangementView:
             states = [layout.decode_state(packed) for packed in self.database.get_many(entries)]
         else:
             states = [self._as_of(layout.subject(key), time) for key in keys]
-        return states if self.columns is None else [self._shown(state) for state in states]
+        return [_shown(state, self.columns) for state in states]
 
     def rows(self, bounds: Bounds, time: int) -> Iterator[ViewRow]:
         """Yield the rows within bounds as of an allowed time."""
         for subject, state in self._states(bounds, time, None):
-            if shown := self._shown(state):
+            if shown := _shown(state, self.columns):
                 yield ViewRow(layout.key_of(subject), shown)
 
     def page(self, bounds: Bounds, time: int, begin: bytes | None, most: int) -> RowPage:
@@ -272,7 +272,7 @@ class ArrangementView:
             if len(rows) >= most or size >= MOST_PAGE_BYTES:
                 return RowPage(rows, self._then(time, number, subject) if is_numbered else subject)
             number += is_numbered
-            if shown := self._shown(state):
+            if shown := _shown(state, self.columns):
                 rows.append(ViewRow(key, shown))
                 size += len(subject) + sum(map(len, shown))
         return RowPage(rows, None)
@@ -314,29 +314,7 @@ class ArrangementView:
             size += len(packed)
             part_updates = _decode_part(packed).updates
             updates += (KeyedUpdate(key, value, time, diff) for key, value, diff in part_updates)
-        return UpdatePage(updates if self.columns is None else self._shown_updates(updates), then)
-
-    def _shown(self, state: ValueCounts) -> ValueCounts:
-        if self.columns is None:
-            return state
-        counts: ValueCounts = {}
-        for value, count in state.items():
-            visible = permitted_fields(value, self.columns)
-            counts[visible] = counts.get(visible, 0) + count
-        return {value: count for value, count in counts.items() if count}
-
-    def _shown_updates(self, updates: Iterable[KeyedUpdate]) -> list[KeyedUpdate]:
-        assert self.columns is not None
-        diffs: Counter[tuple[int, bytes | None, bytes]] = Counter()
-        for key, value, time, diff in updates:
-            diffs[time, key, permitted_fields(value, self.columns)] += diff
-        shown = [
-            KeyedUpdate(key, value, time, diff)
-            for (time, key, value), diff in diffs.items()
-            if diff
-        ]
-        shown.sort(key=lambda update: (update.time, update.key is not None, update[:2]))
-        return shown
+        return UpdatePage(_shown_updates(updates, self.columns), then)
 
     def _place(self, time: int, begin: bytes | None) -> tuple[int, bytes | None]:
         """Return the number of numbered rows before a page, and its first subject if known."""
@@ -435,6 +413,31 @@ def _undone(undos: Iterable[bytes], current: Callable[[], bytes | None]) -> Valu
             else:
                 state.pop(value, None)
     return state
+
+
+def _shown(state: ValueCounts, columns: frozenset[str] | None) -> ValueCounts:
+    if columns is None:
+        return state
+    counts: ValueCounts = {}
+    for value, count in state.items():
+        visible = permitted_fields(value, columns)
+        counts[visible] = counts.get(visible, 0) + count
+    return {value: count for value, count in counts.items() if count}
+
+
+def _shown_updates(
+    updates: list[KeyedUpdate], columns: frozenset[str] | None
+) -> list[KeyedUpdate]:
+    if columns is None:
+        return updates
+    diffs: Counter[tuple[int, bytes | None, bytes]] = Counter()
+    for key, value, time, diff in updates:
+        diffs[time, key, permitted_fields(value, columns)] += diff
+    shown = [
+        KeyedUpdate(key, value, time, diff) for (time, key, value), diff in diffs.items() if diff
+    ]
+    shown.sort(key=lambda update: (update.time, update.key is not None, update[:2]))
+    return shown
 
 
 def permitted_fields(value: bytes, columns: frozenset[str]) -> bytes:

@@ -211,10 +211,13 @@ def columns_to_add(plan: Plan, settings: Settings) -> dict[str, Declarations]:
 
 def _editable(result: ConfiguredPlan) -> ConfiguredPlan:
     """The pipeline itself.  Raises: ConfigError, if its checkpoint cannot continue with it."""
-    from ikebana.processor.cli.plan import edit_plan_of
+    from ikebana.processor.checkpoint.next_step import Desired, observed_at
+    from ikebana.processor.checkpoint.planned_edit import planned
 
     plan, settings = result
-    for refusal in edit_plan_of(plan.portable(), settings).refused:
+    observed = observed_at(Checkpoint(settings.checkpoint))
+    edit = planned(settings.checkpoint, observed, Desired(plan.portable(), settings.shards))
+    for refusal in edit.refused:
         raise ConfigError(f"{refusal.path}: {refusal.reason}")
     return result
 

@@ -30,6 +30,7 @@ from ikebana.processor.spark.alone import alone
 
 if TYPE_CHECKING:
     from ikebana.processor.authoring.deliver_part import DeliverPart
+    from ikebana.processor.authoring.pipeline import ConfiguredPlan
     from ikebana.processor.base.listening import Listening
     from ikebana.processor.cli.pipeline_argument import PipelineArgument
     from ikebana.processor.spark.query import Running
@@ -305,20 +306,19 @@ def run_command(
     where = options.listening()
     goes_on = True
     while goes_on:
-        plan, settings = pipeline.read_with_new_columns(note)
+        configured = pipeline.read_with_new_columns(note)
         if refuse_changes:
             from ikebana.processor.cli.plan import require_unchanged
 
-            require_unchanged(plan, settings)
-        sinks = sinks_of(settings.deliver, pipeline, dict(sink_at), delivers=delivers)
+            require_unchanged(*configured)
+        sinks = sinks_of(configured.settings.deliver, pipeline, dict(sink_at), delivers=delivers)
         with pipeline.with_lines():
-            goes_on = _run(pipeline, plan, settings, sinks, options, where, once=once, wait=wait)
+            goes_on = _run(pipeline, configured, sinks, options, where, once=once, wait=wait)
 
 
 def _run(
     pipeline: "PipelineArgument",
-    plan: Plan,
-    settings: Settings,
+    configured: "ConfiguredPlan",
     sinks: "Sinks",
     options: Watching,
     where: "Listening | None",
@@ -326,14 +326,12 @@ def _run(
     once: bool,
     wait: bool | None,
 ) -> bool:
-    """Run a plan with a display, and with an HTTP front if it has an address.
-
-    Return whether to run the `pipeline` again, with columns that were new in messages.
-    """
+    """Run a pipeline once; return whether to run it again, with columns new in messages."""
     from ikebana.processor.cli.pipeline_argument import Adding
     from ikebana.processor.watching.display import BatchDisplay
     from ikebana.processor.watching.reports import Watchers
 
+    plan, settings = configured
     with (
         on_signals() as stopping,
         BatchDisplay(plan, once=once) as display,

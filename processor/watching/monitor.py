@@ -614,14 +614,14 @@ def families(
     A metric has a name, whether it is a counter, and a description; its value has the name without
     the first two words.  One that is None has no sample.
     """
-    made = []
+    result = []
     for name, counts, text in metrics:
         family = (CounterMetricFamily if counts else GaugeMetricFamily)(name, text, labels=[label])
         for of, by_name in values.items():
             if (value := by_name[name.split("_", 2)[2]]) is not None:
                 family.add_metric([of], value)
-        made.append(family)
-    return made
+        result.append(family)
+    return result
 
 
 def scraped(collector: Collector, accept: str) -> tuple[str, bytes]:

@@ -129,7 +129,11 @@ def test_without_columns_they_are_those_that_the_topic_tells(tmp_path: Path) -> 
         ("{type: BLOB, whole: value}", "GEOMETRY", 'column "all" cannot be delivered as GEOMETRY'),
         ("key: id", "key: ids", 'key of table "places" has "ids"'),
         ("    postgres: {connection: dbname=shop}\n", "", "has to have one target; it has none"),
-        ("all: {type: BLOB", "ikebana_time: {type: BLOB", "that begin with ikebana_ are those of"),
+        (
+            "all: {type: BLOB",
+            "ikebana_time: {type: BLOB",
+            "that begin with ikebana_ are res",
+        ),
         ("all: {type: BLOB", "Ikebana_n: {type: BLOB", 'cannot have a column "Ikebana_n"'),
         ("all: {type: BLOB", f"{'a' * 64}: {{type: BLOB", "moves: PostgreSQL would cut the name"),
         ("changes, ", "changes, format: upsert, ", "has the format upsert, which cannot be"),
