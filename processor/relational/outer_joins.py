@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ikebana.processor.base.texts import suggestion
-from ikebana.processor.linear.json_text import BLOB, quoted
+from ikebana.processor.linear.json_text import BLOB, compares_as_data, quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import (
@@ -231,6 +231,17 @@ def own_columns(side: Item) -> Listed:
     return [(name, column(side.alias, name)) for name in side.relation.types]
 
 
+def identity_of(side: Item) -> Listed:
+    """What tells the rows of a side apart: its columns, and the texts of intervals.
+
+    Intervals may be equal in SQL and differ as data.
+    """
+    return [
+        (name, node if compares_as_data(kind) else tree(f"CAST({text_of(node)} AS VARCHAR)"))
+        for (name, node), kind in zip(own_columns(side), side.relation.types.values(), strict=True)
+    ]
+
+
 def _met_by_rows(
     making: Making,
     left: Item,
@@ -243,7 +254,7 @@ def _met_by_rows(
 
     Rows are identified by their columns, and by their key too if a condition reads it.
     """
-    listed_left = own_columns(left)
+    listed_left = identity_of(left)
     key = left.relation.key_name
     if any(names[:2] == (left.alias, key) for names in columns(on.all)):
         listed_left.append((left.relation.free_column("of_key"), column(left.alias, key)))

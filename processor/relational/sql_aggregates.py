@@ -25,6 +25,7 @@ from ikebana.processor.linear.syntax import (
 )
 from ikebana.processor.planning.relations import Keys, KnownKeys
 from ikebana.processor.relational.making import (
+    ColumnList,
     Listed,
     Making,
     MakingError,
@@ -34,7 +35,8 @@ from ikebana.processor.relational.making import (
 )
 from ikebana.processor.relational.outer_joins import Item, without_alias
 from ikebana.processor.relational.rows import Sorted, in_one_direction
-from ikebana.processor.relational.sql_whole import QueryTranslation
+from ikebana.processor.relational.sql_scope import Froms
+from ikebana.processor.relational.sql_whole import QueryTranslation, is_unnest, selected
 
 
 class AggregateCall(NamedTuple):
@@ -521,7 +523,8 @@ def grouped(
     """
     used: set[str] = set()
     alias = query.free_alias("g")
-    by, replacements = _groups(item, groups, alias, used)
+    item, of_elements = _with_elements(query, item, groups)
+    by, replacements = _groups(item, groups, of_elements, alias, used)
     of_groups = [each for each, _ in replacements]
     calls_known, named = _aggregates(item, asked, of_groups, alias, used, of_none=of_none)
     if not named:
@@ -549,11 +552,33 @@ _By = tuple[str, str, str]
 _Replacements = list[tuple[Node, Node]]
 
 
+def _with_elements(
+    query: QueryTranslation, item: Item, groups: Listed
+) -> tuple[Item, Callable[[Node], Node]]:
+    """The item with a column for each list that groups unnest; and what replaces these lists."""
+    lists = [each for each in own_nodes([node for _, node in groups]) if is_unnest(each)]
+    if not lists:
+        return item, lambda node: node
+    columns = ColumnList([(name, column(item.alias, name)) for name in item.relation.types])
+    fields = [(unplaced(each), columns.of(each, "element")) for each in lists]
+    relation = selected(query, Froms([item]), columns.listed, "elements")
+
+    def change(node: Node) -> Node | None:
+        plain = unplaced(node)
+        return next((column(item.alias, name) for each, name in fields if each == plain), None)
+
+    return replace(item, relation=relation), lambda node: changed(node, change)
+
+
 def _groups(
-    item: Item, groups: Listed, alias: str, used: set[str]
+    item: Item,
+    groups: Listed,
+    of_elements: Callable[[Node], Node],
+    alias: str,
+    used: set[str],
 ) -> tuple[list[_By | None], _Replacements]:
     """The grouping columns by position, and the replacements of their expressions."""
-    by_sql = [text_of(without_alias(item.alias, node)) for _, node in groups]
+    by_sql = [text_of(without_alias(item.alias, of_elements(node))) for _, node in groups]
     by: list[_By | None] = []
     replacements: _Replacements = []
     types = types_of(by_sql, item.relation.keyed())

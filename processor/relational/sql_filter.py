@@ -238,6 +238,7 @@ class _From:
         if before is None:
             return self._leaf(node)
         if node["type"] == "TABLE_FUNCTION" and reads_columns(node):
+            before = self._ahead(before, is_filtered=is_filtered)
             return with_elements(self._query, before, series_of(node))
         if self._is_read(before, node):
             called = self._called(node)
@@ -306,6 +307,7 @@ class _From:
         }
         left = self.froms(node["left"], is_filtered=keeps["left"], before=before)
         if node["right"]["type"] == "TABLE_FUNCTION" and reads_columns(node["right"]):
+            left = self._ahead(left, is_filtered=keeps["left"])
             return self._with_elements(left, node)
         if self._is_read(left, node["right"]):
             return self._beside(node, left)
@@ -381,6 +383,23 @@ class _From:
         names = Names(froms)
         froms.conditions += [names.resolved(each) for each in conditions if not is_left]
         return froms
+
+    def _ahead(self, froms: Froms, *, is_filtered: bool) -> Froms:
+        """The items before a list of their columns; rows that WHERE removes have no elements."""
+        if is_filtered:
+            self._test(froms)
+        items = []
+        for item in froms.items:
+            texts = [
+                text_of(without_alias(item.alias, each))
+                for each in froms.conditions
+                if aliases_of(each) == {item.alias}
+            ]
+            relation = self._query.making.where(item.relation, "where", *texts)
+            items.append(replace(item, relation=relation))
+        single = [{item.alias} for item in items]
+        others = [each for each in froms.conditions if aliases_of(each) not in single]
+        return Froms(items, others, froms.merged)
 
     def _test(self, froms: Froms) -> None:
         """Test the conditions of WHERE that read only these collections."""

@@ -31,6 +31,7 @@ from ikebana.processor.relational.outer_joins import (
     anti_join,
     by_side,
     equality,
+    identity_of,
     keys_of,
     null_safe,
     outer_join,
@@ -302,7 +303,7 @@ def _best(
     making = query.making
     fields, columns, hidden = query.selection([right])
     used = {name.lower() for name, _ in fields}
-    names = [(unused_name("l", used), column(left.alias, name)) for name in left.relation.types]
+    names = [(unused_name("l", used), node) for _, node in identity_of(left)]
     at = unused_name("at", used)
     listed = [*names, *fields, (at, order.right)]
     pairs = making.join(

@@ -125,20 +125,25 @@ class Limit(NamedTuple):
 def limit_of(modifier: Node) -> Limit:
     """What a LIMIT and an OFFSET keep.  Raises: SqlQueryError."""
     limit, offset = modifier["limit"], modifier["offset"]
-    left_out = 0 if offset is None else _number(offset, "OFFSET must be a whole number")
-    left_out = int(_whole(left_out, "OFFSET must be a whole number", modifier))
-    if limit is None:
-        return Limit(None, left_out)
+    left_out = _number(offset, "OFFSET must be a whole number")
+    skipped = int(_whole(left_out or 0, "OFFSET must be a whole number", modifier))
     if modifier["limit_type"] == "PERCENTAGE":
-        return Limit(None, left_out, _number(limit, "LIMIT of a percentage must be a number"))
+        return Limit(None, skipped, _number(limit, "LIMIT of a percentage must be a number"))
     problem = "LIMIT must be a whole number"
-    return Limit(int(_whole(_number(limit, problem), problem, modifier)), left_out)
+    rows = _number(limit, problem)
+    return Limit(None if rows is None else int(_whole(rows, problem, modifier)), skipped)
 
 
-def _number(node: Node, problem: str) -> Decimal:
-    """The number that an expression over no columns comes to.  Raises: SqlQueryError."""
+def _number(node: Node | None, problem: str) -> Decimal | None:
+    """The number that an expression over no columns comes to, None for null or no expression.
+
+    Raises: SqlQueryError.
+    """
+    if node is None:
+        return None
     try:
-        return Decimal(str(constant(text_of(node))))
+        value = constant(text_of(node))
+        return None if value is None else Decimal(str(value))
     except (ExpressionError, InvalidOperation):
         if has_subquery(node):
             problem += "; write QUALIFY row_number() OVER (ORDER BY x) <= (SELECT …)"

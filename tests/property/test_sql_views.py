@@ -227,6 +227,25 @@ SHAPES = {
     "QUALIFY in place of a LIMIT that changes": (
         "SELECT a, b FROM t QUALIFY row_number() OVER (ORDER BY a, b) <= (SELECT max(d) FROM u)",
     ),
+    "lists in GROUP BY, and lists of rows that WHERE leaves": (
+        "SELECT unnest([a, d]) AS x, count(*) AS n FROM u GROUP BY x HAVING count(*) > 1",
+        "SELECT unnest([a, a + 1]) + 1 AS x, unnest([c]) AS y, sum(b) AS s FROM t GROUP BY 1, 2",
+        "SELECT t.a, (SELECT count(*) FROM (SELECT unnest([d, a]) AS x, max(d) AS m FROM u "
+        "WHERE u.a = t.a GROUP BY x)) AS n FROM t",
+        "SELECT t.a, x FROM t, generate_series(0, CASE WHEN a < 2 THEN a "
+        "ELSE 1000000000000 END) s(x) WHERE t.a < 2",
+        "SELECT t.a, u.d, x FROM t JOIN u ON t.a = u.a, generate_series(1, CASE WHEN d < 3 "
+        "THEN d ELSE 1000000000000 END) s(x) WHERE u.d < 3 AND t.a + u.d < 4 AND x > 0",
+    ),
+    "rows apart by intervals, where conditions other than equalities join": (
+        "SELECT x.a FROM (SELECT a, to_days(a::INTEGER) AS i FROM t) x SEMI JOIN u ON x.a < u.d",
+        "SELECT x.a FROM (SELECT a, to_days(a::INTEGER) AS i FROM t) x WHERE NOT EXISTS "
+        "(SELECT 1 FROM u WHERE x.a < u.d)",
+    ),
+    "LIMIT and OFFSET of nothing": (
+        "SELECT a FROM t ORDER BY a LIMIT ALL OFFSET 1",
+        "SELECT a FROM t ORDER BY a LIMIT 2 OFFSET NULL",
+    ),
     "UNPIVOT": (
         "UNPIVOT u ON a, d INTO NAME n VALUE v",
         "SELECT * FROM u UNPIVOT INCLUDE NULLS (v FOR n IN (A, D AS x)) AS r",
