@@ -151,13 +151,7 @@ def _read(
         ranges.append(Range(topic, partition, max(middle, high - last), high))
     reader = RangeReader(settings)
     try:
-        # A reader can read only one range of a partition at a time.
-        return [
-            message
-            for some in (ranges[::2], ranges[1::2])
-            for _, messages in reader.read([r for r in some if r.start < r.end], _PATIENCE_S)
-            for message in messages
-        ]
+        return [m for _, messages in reader.read(ranges, _PATIENCE_S) for m in messages]
     finally:
         reader.close()
 

@@ -39,7 +39,6 @@ from ikebana.processor.base.rows import KeyedUpdate, in_columns_of
 from ikebana.processor.checkpoint.commits import Lease, Marker
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.client import (
-    PATIENCE_S,
     REQUEST_S,
     TRANSACTIONS,
     enqueue,
@@ -49,9 +48,9 @@ from ikebana.processor.kafka.client import (
 from ikebana.processor.kafka.reader import RangeReader
 
 try:
-    from ikebana.compiled._kafka_records import produced
+    from ikebana.compiled._kafka_records import produced as compiled_produced
 except ImportError:
-    produced = None  # type: ignore[assignment]
+    compiled_produced = None  # type: ignore[assignment]
 
 # How long a transaction of a numbered batch may take; after a crash, readers wait for the next
 # start, or so long.
@@ -80,6 +79,29 @@ _LATE = client.AWAY | {
 }
 
 
+def produced_in_python(
+    produce: Callable[..., object],
+    wait: Callable[[], object],
+    topic: str,
+    partition: int,
+    timestamp: int,
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes],
+    times: Sequence[int],
+    diffs: Sequence[int],
+) -> None:
+    """Produce updates, waiting while the queue is full."""
+    for key, value, time, change in zip(keys, values, times, diffs, strict=True):
+        headers = diff.headers(time, change)
+        while True:
+            try:
+                # By position: by name, the call takes half as long again.
+                produce(topic, value, key, partition, None, None, timestamp, headers)
+                break
+            except BufferError:
+                wait()
+
+
 class TransactionalProducer:
     """A producer that holds its transactional id alone, until it is fenced."""
 
@@ -101,22 +123,14 @@ class TransactionalProducer:
             SourceError: the brokers were away for too long, or the transaction took longer
                 than its timeout; the markers topic shows whether it was committed.
         """
-        self._begun_s = None
-        self._guarded(self._producer.begin_transaction)
-        self._begun_s = monotonic()
+        self._begin()
         try:
             yield self._producer
         except Exception:
             with suppress(KafkaException):
                 self._producer.abort_transaction(REQUEST_S)
             raise
-        self._guarded(
-            lambda: patiently(
-                lambda: self._producer.commit_transaction(REQUEST_S),
-                f"transaction {self.id}",
-                PATIENCE_S,
-            )
-        )
+        self._end(self._producer.commit_transaction)
 
     def end_of(self, topic: str, partition: int) -> int:
         """Return an offset after all records that were committed to a partition before this call.
@@ -129,19 +143,11 @@ class TransactionalProducer:
             AwayError: the brokers were away for too long.
         """
         delivered: list[Message] = []
-        self._begun_s = None
-        self._guarded(self._producer.begin_transaction)
-        self._begun_s = monotonic()
+        self._begin()
         record = {"value": b"", "key": _LOOK, "partition": partition}
         enqueue(self._producer, topic, **record, on_delivery=lambda _, m: delivered.append(m))
         self._producer.flush(self._timeout_s)
-        self._guarded(
-            lambda: patiently(
-                lambda: self._producer.abort_transaction(REQUEST_S),
-                f"transaction {self.id}",
-                PATIENCE_S,
-            )
-        )
+        self._end(self._producer.abort_transaction)
         if not delivered or delivered[0].error() is not None:
             why = delivered[0].error().str() if delivered else "no answer"
             raise AwayError(f"could not write to {topic}[{partition}]: {why}")
@@ -149,38 +155,12 @@ class TransactionalProducer:
 
     def produce(self, topic: str, updates: Iterable[KeyedUpdate]) -> int:
         """Add updates in the `diff` format; return their number."""
-        if produced is not None:
-            return self._produce_columns(topic, updates)
-        produce, poll = self._producer.produce, self._producer.poll
-        count = 0
-        now: int | None = None
-        at: tuple[str, bytes] = diff.time_header(0)
-        diff_headers: dict[int, tuple[str, bytes]] = {}
-        for key, value, time, change in updates:
-            # Updates of one time are mostly adjacent, and of few different diffs.
-            if time != now:
-                now, at = time, diff.time_header(time)
-            by = diff_headers.get(change)
-            if by is None:
-                by = diff_headers[change] = diff.diff_header(change)
-            while True:
-                try:
-                    # By position: by name, the call takes half as long again.
-                    produce(topic, value, key, _ANY, None, None, _NOW, [at, by])
-                    break
-                except BufferError:
-                    poll(0.1)
-                except KafkaException as error:
-                    raise self._named(error) from error
-            count += 1
-        return count
-
-    def _produce_columns(self, topic: str, updates: Iterable[KeyedUpdate]) -> int:
+        write = produced_in_python if compiled_produced is None else compiled_produced
         produce, wait, count = self._producer.produce, partial(self._producer.poll, 0.1), 0
         try:
             for some in in_columns_of(updates, _AT_ONCE):
                 columns = some.keys, some.values, some.times, some.diffs
-                produced(produce, wait, topic, _ANY, _NOW, *columns)
+                write(produce, wait, topic, _ANY, _NOW, *columns)
                 count += len(some)
         except KafkaException as error:
             raise self._named(error) from error
@@ -194,6 +174,14 @@ class TransactionalProducer:
             except KafkaException as error:
                 raise self._named(error) from error
         return len(messages)
+
+    def _begin(self) -> None:
+        self._begun_s = None
+        self._guarded(self._producer.begin_transaction)
+        self._begun_s = monotonic()
+
+    def _end(self, act: Callable[[float], object]) -> None:
+        self._guarded(lambda: patiently(lambda: act(REQUEST_S), f"transaction {self.id}"))
 
     def _is_expired(self) -> bool:
         """Whether the brokers may have ended the transaction for its length."""

@@ -42,7 +42,7 @@ from ikebana.compiled._placing import checksum
 _COMPILED = {
     upsert: ("changed", "move", "move_each", "take_states"),
     slices: ("place_messages", "place_upserts"),
-    transactions: ("produced",),
+    transactions: ("compiled_produced",),
     source_task: ("compiled_messages",),
 }
 keys = st.sampled_from([b"", b"a", b"b", b"ab", b"\x00", b'{"id": 123456789}'])
