@@ -14,6 +14,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import chain, repeat
 from typing import Any, TypeAlias, TypeVar
 
@@ -309,12 +310,17 @@ def _refused(
 
 def enqueue(producer: Producer, topic: str, **record: Any) -> None:
     """Produce one record, waiting while the producer's queue is full."""
+    unless_full(partial(producer.produce, topic, **record), partial(producer.poll, 0.1))
+
+
+def unless_full(produce: Callable[[], object], wait: Callable[[], object]) -> None:
+    """Call `produce`, after waiting as long as its queue is full."""
     while True:
         try:
-            producer.produce(topic, **record)
+            produce()
             return
         except BufferError:
-            producer.poll(0.1)
+            wait()
 
 
 def with_leaders(

@@ -44,6 +44,7 @@ from ikebana.processor.kafka.client import (
     enqueue,
     patiently,
     transactional_producer,
+    unless_full,
 )
 from ikebana.processor.kafka.reader import RangeReader
 
@@ -77,29 +78,6 @@ _LATE = client.AWAY | {
     KafkaError.INVALID_PRODUCER_ID_MAPPING,
     KafkaError.UNKNOWN_PRODUCER_ID,
 }
-
-
-def produced_in_python(
-    produce: Callable[..., object],
-    wait: Callable[[], object],
-    topic: str,
-    partition: int,
-    timestamp: int,
-    keys: Sequence[bytes | None],
-    values: Sequence[bytes],
-    times: Sequence[int],
-    diffs: Sequence[int],
-) -> None:
-    """Produce updates, waiting while the queue is full."""
-    for key, value, time, change in zip(keys, values, times, diffs, strict=True):
-        headers = diff.headers(time, change)
-        while True:
-            try:
-                # By position: by name, the call takes half as long again.
-                produce(topic, value, key, partition, None, None, timestamp, headers)
-                break
-            except BufferError:
-                wait()
 
 
 class TransactionalProducer:
@@ -155,12 +133,18 @@ class TransactionalProducer:
 
     def produce(self, topic: str, updates: Iterable[KeyedUpdate]) -> int:
         """Add updates in the `diff` format; return their number."""
-        write = produced_in_python if compiled_produced is None else compiled_produced
         produce, wait, count = self._producer.produce, partial(self._producer.poll, 0.1), 0
         try:
             for some in in_columns_of(updates, _AT_ONCE):
                 columns = some.keys, some.values, some.times, some.diffs
-                write(produce, wait, topic, _ANY, _NOW, *columns)
+                if compiled_produced is not None:
+                    compiled_produced(produce, wait, topic, _ANY, _NOW, *columns)
+                else:
+                    for key, value, time, change in zip(*columns, strict=True):
+                        # By position: by name, the call takes half as long again.
+                        of_time = diff.headers(time, change)
+                        record = topic, value, key, _ANY, None, None, _NOW, of_time
+                        unless_full(partial(produce, *record), wait)
                 count += len(some)
         except KafkaException as error:
             raise self._named(error) from error

@@ -936,6 +936,29 @@ def test_whether_an_old_image_is_whole_does_not_depend_on_what_is_read(wrap: Wra
         assert added.before is not None
 
 
+@pytest.mark.parametrize("wrap", [bare, with_schema])
+@pytest.mark.parametrize("columns", [None, ("id", "late")])
+def test_a_column_that_is_younger_than_a_row_is_null_in_it(
+    wrap: Wrapping, columns: tuple[str, ...] | None
+) -> None:
+    """Old images retract rows only if both are equal; without them a row has what it has."""
+    declared = DeclaredColumns({"id": "BIGINT", "late": "BIGINT"})
+    inserted = wrap(event("c", None, {"id": 1}))
+    updated = wrap(event("u", {"id": 1, "late": None}, {"id": 1, "late": 5}))
+    codec = Debezium(Needs(columns=columns, before=True, diffs=True, declared=declared))
+
+    for _ in range(2):
+        (old,) = codec.changes(KEY, inserted, None)
+        (new,) = codec.changes(KEY, updated, None)
+        assert isinstance(old, Change)
+        assert isinstance(new, Change)
+        assert old.after == new.before == b'{"id":1,"late":null}'
+        assert new.after == b'{"id":1,"late":5}'
+    (alone,) = Debezium(Needs(columns=columns, declared=declared)).changes(KEY, inserted, None)
+    assert isinstance(alone, Change)
+    assert alone.after == b'{"id":1}'
+
+
 def test_what_is_unavailable_is_absent_whoever_reads_it() -> None:
     """Whatever its form, in the new image and in the old one."""
     for value in (PLACEHOLDER, list(PLACEHOLDER.encode()), {PLACEHOLDER: PLACEHOLDER}):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Codec, Ignored, Needs
+from ikebana.codecs.change import Change, Codec, DeclaredColumns, Ignored, Needs
 from ikebana.codecs.debezium import Debezium
 from ikebana.codecs.debezium_avro import DebeziumAvro
 from ikebana.codecs.errors import DecodeError
@@ -375,6 +375,23 @@ def test_where_old_images_tell_all_rows_need_no_key() -> None:
     )
 
     assert change == Change("delete", None, None, b'{"id":1}', (), replaces=True)
+
+
+@pytest.mark.parametrize("columns", [None, ("id", "late")])
+def test_a_column_that_is_younger_than_a_row_is_null_in_it(
+    columns: tuple[str, ...] | None,
+) -> None:
+    """A schema without the column has no program where old images retract rows."""
+    value = in_avro(None, event("u", row(id=1), row(id=1, name="a")))[1]
+    for names in (("id", "late"), ("id", "name")):
+        declared = DeclaredColumns(dict.fromkeys(names, "VARCHAR"))
+        codec = DebeziumAvro(SCHEMAS, Needs(columns, before=True, diffs=True, declared=declared))
+        for _ in range(3):
+            (change,) = codec.changes(KEY_BYTES, value, None)
+            assert isinstance(change, Change)
+            for image in (change.before, change.after):
+                assert image is not None
+                assert (b'"late":null' in image) == ("late" in names)
 
 
 def test_what_is_unavailable_is_absent_whoever_reads_it() -> None:
