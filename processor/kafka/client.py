@@ -310,7 +310,7 @@ def _refused(
 
 def enqueue(producer: Producer, topic: str, **record: Any) -> None:
     """Produce one record, waiting while the producer's queue is full."""
-    unless_full(partial(producer.produce, topic, **record), partial(producer.poll, 0.1))
+    unless_full(partial(producer.produce, topic, **record), lambda: producer.poll(0.1))
 
 
 def unless_full(produce: Callable[[], object], wait: Callable[[], object]) -> None:
