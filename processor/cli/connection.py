@@ -21,40 +21,35 @@ _NONE: Mapping[str, str] = {}
 Command = Callable[..., None]
 
 
-class TimeType(click.ParamType[int]):
-    """A time of an output: a whole number, or a date with or without a time of day."""
-
-    name = "time"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """Parse the argument, or refuse it with the forms that it may have."""
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_moment(str(value))
-        except ValueError:
-            self.fail(
-                f'"{value}" is no time: give a whole number, or, where times are milliseconds, '
-                "a date like 2024-02-29 or 2024-02-29T12:30:00Z (UTC if it names no zone)",
-                param,
-                ctx,
-            )
+def time(value: str) -> int:
+    """Read a time of an output: a whole number, or a date with or without a time of day."""
+    try:
+        return parse_moment(value)
+    except ValueError:
+        raise click.BadParameter(
+            f'"{value}" is no time: give a whole number, or, where times are milliseconds, '
+            "a date like 2024-02-29 or 2024-02-29T12:30:00Z (UTC if it names no zone)"
+        ) from None
 
 
-# The value of "now" in `TimeOrNow`, a time that no output has.
 NOW = -(2**64)
+"""What `time_or_now` reads of "now", a time that no output has."""
 
 
-class TimeOrNow(TimeType):
-    """A time of an output, or `now`."""
+def time_or_now(value: str) -> int:
+    """Read a time of an output, or `now`."""
+    return NOW if value == "now" else time(value)
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """Parse the argument, or refuse it with the forms that it may have."""
-        return NOW if value == "now" else super().convert(value, param, ctx)
+
+def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Add options to a command, in the order of its help text."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 BROKERS = click.option(

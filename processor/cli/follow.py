@@ -21,7 +21,7 @@ from ikebana.processor.base.diff_reader import ClosedBatch, EarlierUpdates, Plac
 from ikebana.processor.base.processes import on_signals
 from ikebana.processor.base.texts import EPOCH_MS, counted, moment, span
 from ikebana.processor.base.verify import batch_offence
-from ikebana.processor.cli.connection import NOW, TimeOrNow, connected
+from ikebana.processor.cli.connection import NOW, connected, time_or_now
 from ikebana.processor.kafka.diff_topic import DiffTopic
 
 # The interval of polls.
@@ -49,7 +49,7 @@ _ROWS = 15
 )
 @click.option(
     "--until",
-    type=TimeOrNow(),
+    type=time_or_now,
     metavar="T",
     help="End when the frontier is at or beyond T: a whole number, a date where times are "
     "milliseconds, or now: when all that is closed now has been shown.",

@@ -15,7 +15,7 @@ import click
 from ikebana.errors import ConfigError
 from ikebana.processor.base.listening import Address, Listening, Tls, is_local
 from ikebana.processor.base.log_lines import note
-from ikebana.processor.cli.connection import Command
+from ikebana.processor.cli.connection import Command, with_options
 
 if TYPE_CHECKING:
     from ikebana.processor.watching.guard import AccessLimits
@@ -119,10 +119,7 @@ def access_options(tokens: str, probes: str, *, variables: bool) -> Callable[[Co
             access = AccessOptions(**{name: values.pop(name) for name in AccessOptions._fields})
             command(*arguments, access=access, **values)
 
-        # The last option that is added is the first in the help text.
-        for each in reversed(options):
-            wrapper = each(wrapper)
-        return wrapper
+        return with_options(*options)(wrapper)
 
     return added
 

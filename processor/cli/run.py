@@ -16,7 +16,7 @@ from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.machine import private_files
 from ikebana.processor.base.processes import Stopped, on_signals
 from ikebana.processor.base.texts import suggestion
-from ikebana.processor.cli.connection import with_pipeline
+from ikebana.processor.cli.connection import with_options, with_pipeline
 from ikebana.processor.cli.http_options import (
     AccessOptions,
     Number,
@@ -48,7 +48,8 @@ _BATCHES_UNTIL_STUCK = 3
 _SECONDS = Number(min=0, min_open=True)
 
 
-_HTTP_OPTIONS = (
+# `--http`, access control, and the limits of `/live` and `/ready`.
+watchable = with_options(
     click.option(
         "--http",
         metavar="HOST:PORT",
@@ -83,14 +84,6 @@ _HTTP_OPTIONS = (
         "[env: IKEBANA_START_WITHIN; default: 3600]",
     ),
 )
-
-
-def watchable(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--http`, access control, and the limits of `/live` and `/ready` to a command."""
-    # The last option that is added is the first in the help text.
-    for option in reversed(_HTTP_OPTIONS):
-        command = option(command)
-    return command
 
 
 def patience_s(plan: Plan) -> float:
@@ -185,22 +178,15 @@ def _looking(plan: Plan, settings: Settings) -> Iterator["RecordLookup"]:
         yield RecordLookup(records.at, columns)
 
 
-class _Place(click.ParamType[tuple[str, str]]):
-    """NAME=URL."""
-
-    name = "place"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        """Parse the argument, or refuse it with the form that it has to have."""
-        sink, equals, url = str(value).partition("=")
-        if not (sink and equals and url.startswith(("http://", "https://"))):
-            self.fail(f'"{value}" is no NAME=URL, such as lake=http://lake:9404', param, ctx)
-        return sink, url.rstrip("/")
+def _place(value: str) -> tuple[str, str]:
+    """Read NAME=URL."""
+    sink, equals, url = value.partition("=")
+    if not (sink and equals and url.startswith(("http://", "https://"))):
+        raise click.BadParameter(f'"{value}" is no NAME=URL, such as lake=http://lake:9404')
+    return sink, url.rstrip("/")
 
 
-_SINK_OPTIONS = (
+with_sinks = with_options(
     click.option(
         "--deliver/--no-deliver",
         "delivers",
@@ -212,20 +198,13 @@ _SINK_OPTIONS = (
     click.option(
         "--sink-at",
         metavar="NAME=URL",
-        type=_Place(),
+        type=_place,
         multiple=True,
         envvar="IKEBANA_SINK_AT",
         help="Where a sink that runs elsewhere answers /ready, for the console and metrics; it is "
         "not run here. May be repeated. [env: IKEBANA_SINK_AT, separated by spaces]",
     ),
 )
-
-
-def with_sinks(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--deliver` and `--sink-at` to a command."""
-    for option in reversed(_SINK_OPTIONS):
-        command = option(command)
-    return command
 
 
 def sinks_of(

@@ -27,25 +27,16 @@ if TYPE_CHECKING:
     from ikebana.serving.arrangement import Retention
 
 
-class _Retain(click.ParamType[object]):
-    """A duration, or a number of times."""
+def _retention(value: str) -> "Retention":
+    """Read a duration, or a number of times."""
+    from ikebana.serving.arrangement import parsed_retention
 
-    name = "retention"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> object:
-        """Parse the argument, or refuse it with the forms that it may have."""
-        from ikebana.serving.arrangement import parsed_retention
-
-        try:
-            return parsed_retention(str(value))
-        except ValueError:
-            self.fail(
-                f'"{value}" is neither a duration, such as 30m, 1h or 7d, nor a number of times',
-                param,
-                ctx,
-            )
+    try:
+        return parsed_retention(value)
+    except ValueError:
+        raise click.BadParameter(
+            f'"{value}" is neither a duration, such as 30m, 1h or 7d, nor a number of times'
+        ) from None
 
 
 @click.command("serve")
@@ -70,7 +61,7 @@ class _Retain(click.ParamType[object]):
 @click.option(
     "--retain",
     metavar="TIME",
-    type=_Retain(),
+    type=_retention,
     help="How long history is kept: a duration where times are milliseconds, else a number of "
     "times.  [default: 1h, or 1000000]",
 )

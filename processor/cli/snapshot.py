@@ -19,7 +19,8 @@ from ikebana.processor.base.diff_reader import EarlierUpdates, PlacedUpdate, Pub
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import counted, moment
 from ikebana.processor.base.verify import batch_offence
-from ikebana.processor.cli.connection import BROKERS, CONFIG, TimeType, connected, topics_to_read
+from ikebana.processor.cli import connection
+from ikebana.processor.cli.connection import BROKERS, CONFIG, connected, topics_to_read
 from ikebana.processor.cli.sql import print_table
 from ikebana.processor.kafka import reading_rights
 from ikebana.processor.kafka.diff_topic import DiffTopic
@@ -37,7 +38,7 @@ _BINARY = ("parquet", "arrow")
 @click.argument("topic")
 @click.option(
     "--as-of",
-    type=TimeType(),
+    type=connection.time,
     metavar="T",
     help="The time of the snapshot; every update at or before it counts.  A whole number, or, "
     "where times are milliseconds, a date like 2024-02-29 or 2024-02-29T12:30:00Z.  [default: "
@@ -238,7 +239,7 @@ def _base64(data: bytes) -> dict[str, str]:
 @click.argument("what", metavar="PIPELINE|TOPIC...", nargs=-1, required=True)
 @click.option(
     "--upto",
-    type=TimeType(),
+    type=connection.time,
     metavar="T",
     help="The snapshot is as of the last closed batch that ends at or before T: a whole number, "
     "or a date where times are milliseconds.  [default: the last closed batch]",

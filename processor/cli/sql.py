@@ -16,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ikebana.errors import ConfigError
-from ikebana.processor.cli.connection import BROKERS, CONFIG, SERVED, TimeType, client_settings
+from ikebana.processor.cli import connection
+from ikebana.processor.cli.connection import BROKERS, CONFIG, SERVED, client_settings
 from ikebana.processor.cli.http_options import Credentials, with_credentials
 from ikebana.processor.kafka import following, reading_rights
 
@@ -45,7 +46,7 @@ _AGAIN_S = 0.25
 )
 @click.option(
     "--as-of",
-    type=TimeType(),
+    type=connection.time,
     metavar="T",
     help="The time of all collections.  [default: the newest that all of them have]",
 )

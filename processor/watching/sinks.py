@@ -149,8 +149,6 @@ _NONE: Mapping[str, str] = {}
 # The time for a sink to finish the batch that it is applying.
 _GRACE_S = 30.0
 
-Commands = Mapping[str, Sequence[str]]
-"""The command of each sink, by its name."""
 Say = Callable[[str], None]
 
 
@@ -279,65 +277,6 @@ class SinkProcess:
         self._say(f"sink {self._name}: {again}")
 
 
-@contextmanager
-def running_sinks(
-    commands: Commands, board: SinkBoard, say: Say, environ: Mapping[str, str] = _NONE
-) -> Iterator[Callable[[], None]]:
-    """Run the commands of sinks within a `with` block, which gets a function that starts them.
-
-    Further calls do nothing.  If the block ends by an error, the processes get no time to end.
-    """
-    grace_s = 0.0
-    processes: list[SinkProcess] = []
-
-    def start() -> None:
-        if not processes:
-            processes.extend(
-                SinkProcess(name, command, board, say, environ=environ)
-                for name, command in commands.items()
-            )
-
-    try:
-        yield start
-        grace_s = _GRACE_S
-    finally:
-        for each in processes:
-            each.stop()
-        end_s = time.monotonic() + grace_s
-        for each in processes:
-            each.join(max(0.0, end_s - time.monotonic()))
-
-
-def delivered(
-    commands: Commands,
-    board: SinkBoard,
-    say: Say,
-    stopping: Stopping,
-    environ: Mapping[str, str] = _NONE,
-) -> None:
-    """Run the commands of sinks until all have ended, or until `stopping` is asked.
-
-    Raises: SinkError, FencedError, if one has failed.
-    """
-    stopping.finish_first()
-    processes = [
-        SinkProcess(name, command, board, say, once=True, environ=environ)
-        for name, command in commands.items()
-    ]
-
-    def stop() -> None:
-        for each in processes:
-            each.stop()
-
-    # In a thread, since a handler may interrupt what holds a lock.
-    stopping.when_asked(threading.Thread(target=stop, daemon=True).start)
-    for each in processes:
-        each.join()
-    for each in processes:
-        if each.error is not None:
-            raise each.error
-
-
 class Sinks:
     """The sinks of a pipeline beside its run: their processes, and their progress.
 
@@ -378,15 +317,53 @@ class Sinks:
     def beside(self, board: SinkBoard, say: Say, *, once: bool) -> Iterator[Callable[[], None]]:
         """Run the sinks within a `with` block, which gets a function that starts them.
 
-        They start after the query, which creates the topics of a new pipeline.  With `once` they
-        are not run here; see `deliver_once`.
+        They start after the query, which creates the topics of a new pipeline; further calls do
+        nothing.  If the block ends by an error, the processes get no time to end.  With `once`
+        they are not run here; see `deliver_once`.
         """
         commands = {} if once else self.commands("--http", "127.0.0.1:0")
-        with running_sinks(commands, board, say, self._environ) as start:
+        grace_s = 0.0
+        processes: list[SinkProcess] = []
+
+        def start() -> None:
+            if not processes:
+                processes.extend(
+                    SinkProcess(name, command, board, say, environ=self._environ)
+                    for name, command in commands.items()
+                )
+
+        try:
             yield start
+            grace_s = _GRACE_S
+        finally:
+            for each in processes:
+                each.stop()
+            end_s = time.monotonic() + grace_s
+            for each in processes:
+                each.join(max(0.0, end_s - time.monotonic()))
 
     def deliver_once(self, board: SinkBoard, say: Say, stopping: Stopping) -> None:
-        """Deliver all closed batches.  Raises: SinkError, FencedError, if a sink has failed."""
+        """Deliver all closed batches, or end when `stopping` is asked.
+
+        Raises: SinkError, FencedError, if a sink has failed.
+        """
         commands = self.commands("--once")
-        if commands and not stopping.asked:
-            delivered(commands, board, say, stopping, self._environ)
+        if not commands or stopping.asked:
+            return
+        stopping.finish_first()
+        processes = [
+            SinkProcess(name, command, board, say, once=True, environ=self._environ)
+            for name, command in commands.items()
+        ]
+
+        def stop() -> None:
+            for each in processes:
+                each.stop()
+
+        # In a thread, since a handler may interrupt what holds a lock.
+        stopping.when_asked(threading.Thread(target=stop, daemon=True).start)
+        for each in processes:
+            each.join()
+        for each in processes:
+            if each.error is not None:
+                raise each.error

@@ -4,7 +4,7 @@ import click
 import pytest
 
 from ikebana.processor.base import texts
-from ikebana.processor.cli.connection import TimeType
+from ikebana.processor.cli import connection
 
 
 @pytest.mark.parametrize(
@@ -22,13 +22,13 @@ from ikebana.processor.cli.connection import TimeType
     ],
 )
 def test_times_are_numbers_or_dates(written: str, time: int) -> None:
-    assert TimeType().convert(written, None, None) == time
+    assert connection.time(written) == time
 
 
 @pytest.mark.parametrize("written", ["", "noon", "2013-13-01", "1.5", "2013-07-02T25:00"])
 def test_what_is_neither_is_refused_with_what_would_do(written: str) -> None:
     with pytest.raises(click.BadParameter, match="a whole number, or, where times are millisec"):
-        TimeType().convert(written, None, None)
+        connection.time(written)
 
 
 @pytest.mark.parametrize("time", [1_000_000_000_000, 1_372_721_400_250, 9_999_999_999_999])

@@ -29,8 +29,7 @@ from ikebana.processor.watching.sinks import (
     SinkBoard,
     SinkError,
     SinkFigures,
-    delivered,
-    running_sinks,
+    Sinks,
 )
 from support.waiting import wait_until
 
@@ -90,6 +89,17 @@ def board(*names: str) -> Iterator[SinkBoard]:
         yield made
 
 
+class Commanded(Sinks):
+    """Sinks that run other commands."""
+
+    def __init__(self, commands: dict[str, list[str]]) -> None:
+        super().__init__(dict.fromkeys(commands, LAKE), Path("shop.yaml"))
+        self._commands = commands
+
+    def commands(self, *_: str) -> dict[str, list[str]]:
+        return self._commands
+
+
 def started(file: Path) -> list[int]:
     return [int(line) for line in file.read_text().split()] if file.exists() else []
 
@@ -103,7 +113,7 @@ def test_a_sink_is_asked_where_it_answers_and_started_again_when_it_is_killed(
 
     with (
         board("lake") as of,
-        running_sinks({"lake": python(ANSWERS, pids)}, of, said.append) as start,
+        Commanded({"lake": python(ANSWERS, pids)}).beside(of, said.append, once=False) as start,
     ):
         assert of.figures()["lake"].state == "starting"
         assert not pids.exists()
@@ -132,7 +142,8 @@ def test_an_error_of_a_sink_is_told_and_not_the_end(tmp_path: Path) -> None:
     """Its words stand on the board while it waits to be started again."""
     said: list[str] = []
 
-    with board("lake") as of, running_sinks({"lake": python(FAILS, 1)}, of, said.append) as start:
+    sinks = Commanded({"lake": python(FAILS, 1)})
+    with board("lake") as of, sinks.beside(of, said.append, once=False) as start:
         start()
         wait_until(lambda: "again" in of.figures()["lake"].state, 20, "the failure")
         told = of.figures()["lake"]
@@ -148,7 +159,8 @@ def test_a_sink_that_was_taken_over_is_left_alone() -> None:
     """Status 3; otherwise two instances would take turns."""
     said: list[str] = []
 
-    with board("lake") as of, running_sinks({"lake": python(FAILS, 3)}, of, said.append) as start:
+    sinks = Commanded({"lake": python(FAILS, 3)})
+    with board("lake") as of, sinks.beside(of, said.append, once=False) as start:
         start()
         wait_until(lambda: of.figures()["lake"].state == "the table is gone", 20, "its end")
         assert of.figures()["lake"].restarts == 0
@@ -166,7 +178,7 @@ def test_once_is_until_all_have_ended(status: int, raised: type[Exception] | Non
 
     def run() -> None:
         with board(*commands) as of, on_signals() as stopping:
-            delivered(commands, of, said.append, stopping)
+            Commanded(commands).deliver_once(of, said.append, stopping)
 
     if raised is None:
         run()

@@ -11,7 +11,7 @@ from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import DatabaseReader, Scans, SharedDatabase
 from ikebana.errors import ConfigError
 from ikebana.processor.cli import snapshot
-from ikebana.processor.cli.connection import NOW, TimeOrNow
+from ikebana.processor.cli.connection import NOW, time_or_now
 from ikebana.processor.cli.main import cli
 from ikebana.processor.kafka import following, reading_rights
 from ikebana.processor.kafka.following import Following, Resume
@@ -145,6 +145,5 @@ def test_a_snapshot_may_be_printed_as_a_table(capsys: pytest.CaptureFixture[str]
 
 def test_a_reader_may_end_with_what_is_closed_now() -> None:
     """Which is no time that an output could have."""
-    time = TimeOrNow()
-    assert time.convert("now", None, None) == NOW
-    assert [time.convert(text, None, None) for text in ("-1", "5")] == [-1, 5]
+    assert time_or_now("now") == NOW
+    assert [time_or_now(text) for text in ("-1", "5")] == [-1, 5]
