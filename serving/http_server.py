@@ -394,9 +394,7 @@ def serve(
     service.listen(lambda: None if service.failure is None else ended.set())
     try:
         with on_signals() as stopping:
-            # In a thread, since a handler may interrupt what holds a lock.
-            stopping.when_asked(threading.Thread(target=ended.set, daemon=True).start)
-            stopping.finish_first()
+            stopping.finish_first(ended.set)
             with answering(
                 service, listening, limits, ready_within, plan, queries, ended.set
             ) as front:

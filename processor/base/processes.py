@@ -14,6 +14,7 @@ import gc
 import itertools
 import os
 import signal
+import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -203,15 +204,16 @@ class Stopping:
         self.by_signal = False
         self._may_be_patient = patient
         self._patient = False
-        self._tell: Callable[[], None] = lambda: None
+        self._tell: Callable[[], None] | None = None
 
-    def when_asked(self, tell: Callable[[], None]) -> None:
-        """Call `tell` when the run is asked to end."""
-        self._tell = tell
+    def finish_first(self, tell: Callable[[], None] | None = None) -> None:
+        """From now on the first signal only sets `asked`, which the run has to check.
 
-    def finish_first(self) -> None:
-        """From now on the first signal only sets `asked`, which the run has to check."""
+        `tell` is called in a thread of its own when the run is asked to end, since a handler of
+        signals may interrupt what holds a lock.
+        """
         self._patient = self._may_be_patient
+        self._tell = tell or self._tell
 
     def at_once(self) -> None:
         """From now on the first signal raises `Stopped`."""
@@ -220,16 +222,20 @@ class Stopping:
     def ask(self) -> None:
         """Ask the run to end when it has finished its batch; from any thread."""
         self.asked = True
-        self._tell()
+        self._notify()
 
     def signalled(self, number: int) -> None:
         """Handle a signal."""
         if self.by_signal:
             raise SystemExit(128 + number)
         self.asked = self.by_signal = True
-        self._tell()
+        self._notify()
         if not self._patient:
             raise Stopped(number)
+
+    def _notify(self) -> None:
+        if self._tell is not None:
+            threading.Thread(target=self._tell, daemon=True).start()
 
 
 @contextmanager

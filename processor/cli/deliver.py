@@ -2,7 +2,6 @@
 
 import functools
 import os
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,9 +87,7 @@ def deliver_command(
     topics = DeliveredTopics(functools.partial(following.follow, settings), job.formats)
     delivery = Delivery(job.sink, job.tables, topics, note, wait=not once)
     with on_signals() as stopping, _answering(chosen, delivery, http, ready_within):
-        stopping.finish_first()
-        # In a thread, since a handler may interrupt what holds a lock.
-        stopping.when_asked(threading.Thread(target=delivery.stop, daemon=True).start)
+        stopping.finish_first(delivery.stop)
         delivery.run()
     standing = delivery.standing()
     note(f"{chosen}: delivered {standing.updates:,} updates, frontier {standing.upper}")

@@ -1,12 +1,10 @@
 """`ikebana follow`: show the updates of an output's topic as its batches close."""
 
-import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from hashlib import blake2b
-from typing import Literal, Protocol, Self
+from typing import Literal, Self
 
 import click
 from rich.console import Console, Group
@@ -18,7 +16,7 @@ from ikebana.codecs.diff import ProgressRecord
 from ikebana.codecs.formats import OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
 from ikebana.errors import SourceError
 from ikebana.processor.base.diff_reader import ClosedBatch, EarlierUpdates, PlacedUpdate, TopicPart
-from ikebana.processor.base.processes import on_signals
+from ikebana.processor.base.processes import Stopping, on_signals
 from ikebana.processor.base.texts import EPOCH_MS, counted, moment, span
 from ikebana.processor.base.verify import batch_offence
 from ikebana.processor.cli.connection import NOW, connected, time_or_now
@@ -97,9 +95,11 @@ def follow_command(
         else:
             reading.require_beginning()
         console = Console(highlight=False)
-        with _until_signal() as stopping, _view(console, topic, updates, tally) as view:
-            counted = OUTPUT_FORMATS[form].as_updates
-            _follow(reading, tally, view, stopping, until, before, counted=counted)
+        with on_signals() as stopping:
+            stopping.finish_first()
+            with _view(console, topic, updates, tally) as view:
+                counted = OUTPUT_FORMATS[form].as_updates
+                _follow(reading, tally, view, stopping, until, before, counted=counted)
         click.echo(f"{topic}: {_summary(tally)}", err=True)
     finally:
         reading.close()
@@ -132,20 +132,6 @@ class Tally:
                 self._counts[datum] = count
             else:
                 self._counts.pop(datum, None)
-
-
-class TopicView(Protocol):
-    """Shows parts of the topic as they are read."""
-
-    def show(self, part: TopicPart) -> None:
-        """Show a part that the tally has."""
-
-    def wait(self, not_closed: int) -> None:
-        """Show that nothing more can be read now, and how many offsets are not closed yet."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 def line(update: PlacedUpdate, width: int | None = None) -> str:
@@ -195,8 +181,8 @@ def _summary(tally: Tally) -> str:
 def _follow(
     reading: DiffTopic,
     tally: Tally,
-    view: TopicView,
-    stopping: threading.Event,
+    view: "_Lines | _Screen",
+    stopping: Stopping,
     until: int | None,
     before: ProgressRecord | None,
     *,
@@ -204,7 +190,7 @@ def _follow(
 ) -> None:
     def ended() -> bool:
         reached = until is not None and tally.frontier is not None and tally.frontier >= until
-        return reached or stopping.is_set()
+        return reached or stopping.asked
 
     while not ended():
         with closing(reading.closed()) as parts:
@@ -221,20 +207,10 @@ def _follow(
                 if ended():
                     return
         view.wait(reading.behind())
-        stopping.wait(_ASK_EVERY_S)
+        time.sleep(_ASK_EVERY_S)
 
 
-@contextmanager
-def _until_signal() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set; the second one ends the process."""
-    stopping = threading.Event()
-    with on_signals() as signals:
-        signals.when_asked(stopping.set)
-        signals.finish_first()
-        yield stopping
-
-
-def _view(console: Console, topic: str, updates: int | None, tally: Tally) -> TopicView:
+def _view(console: Console, topic: str, updates: int | None, tally: Tally) -> "_Lines | _Screen":
     if console.is_terminal:
         return _Screen(console, topic, _ROWS if updates is None else updates, tally)
     return _Lines(updates)
@@ -247,6 +223,7 @@ class _Lines:
         self._most = most
 
     def show(self, part: TopicPart) -> None:
+        """Show a part that the tally has."""
         shown = part.updates[: self._most]
         for update in shown:
             print(line(update))
@@ -256,7 +233,7 @@ class _Lines:
             print(f"frontier {moment(part.progress.upper)}", flush=True)
 
     def wait(self, not_closed: int) -> None:
-        pass
+        """Show that nothing more can be read now, and how many offsets are not closed yet."""
 
     def __enter__(self) -> Self:
         return self

@@ -350,7 +350,6 @@ class Sinks:
         commands = self.commands("--once")
         if not commands or stopping.asked:
             return
-        stopping.finish_first()
         processes = [
             SinkProcess(name, command, board, say, once=True, environ=self._environ)
             for name, command in commands.items()
@@ -360,8 +359,7 @@ class Sinks:
             for each in processes:
                 each.stop()
 
-        # In a thread, since a handler may interrupt what holds a lock.
-        stopping.when_asked(threading.Thread(target=stop, daemon=True).start)
+        stopping.finish_first(stop)
         for each in processes:
             each.join()
         for each in processes:

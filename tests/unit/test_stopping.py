@@ -2,10 +2,12 @@
 
 import os
 import signal
+import threading
 
 import pytest
 
 from ikebana.processor.base.processes import Stopped, Stopping, on_signals
+from support.waiting import patient
 
 
 def test_a_signal_ends_a_run_that_has_not_begun() -> None:
@@ -55,3 +57,18 @@ def test_what_answered_before_answers_again() -> None:
         pass
 
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_who_waits_is_told_in_another_thread() -> None:
+    """A handler may interrupt what holds the lock that an event needs."""
+    lock, told = threading.Lock(), threading.Event()
+
+    def tell() -> None:
+        with lock:
+            told.set()
+
+    with on_signals() as stopping, lock:
+        stopping.finish_first(tell)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert told.wait(patient(20))
