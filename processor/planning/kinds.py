@@ -62,7 +62,6 @@ from ikebana.processor.planning.plan import (
 )
 from ikebana.processor.planning.relations import (
     NOTHING,
-    Derivation,
     Keyed,
     Keys,
     Relation,
@@ -71,6 +70,7 @@ from ikebana.processor.planning.relations import (
     joined,
     keys_after,
     of_scopes,
+    unchanged,
 )
 
 
@@ -589,7 +589,7 @@ class JoinKind(OperatorKind[Join]):
             (side.keys.prefixed(alias) for alias, side in sides), equalities(conditions, read)
         )
         key = f"{operator.inputs[0].alias}.{KEY}"
-        columns = {KEY: Derivation(frozenset((key,)), one_to_one=True)}
+        columns = {KEY: unchanged(key)}
         if operator.key is not None:
             columns[KEY] = derivation_of(operator.key, 2, names=read)
         columns |= {name: derivation_of(text, 2, names=read) for name, text in operator.select}

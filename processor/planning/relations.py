@@ -127,7 +127,7 @@ class Keys:
         closures = _Closures(whole.determines)
         # By former column, the new one in its place: the same under another name, or a
         # determinant.
-        instead = {c: name for name, of in former.items() if of.is_same for c in of.of}
+        instead = {c: name for name, of in former.items() if of.is_of_one for c in of.of}
         for name in former:
             for column in closures.of([name]):
                 instead.setdefault(column, name)
@@ -161,15 +161,24 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """A column that is computed from others; `one_to_one` if it determines them, too."""
+    """A column that is computed from others; `one_to_one` if it determines them, too.
+
+    If it `is_same`, it is another column, unchanged.
+    """
 
     of: ColumnSet
     one_to_one: bool = False
+    is_same: bool = False
 
     @property
-    def is_same(self) -> bool:
-        """Whether it is another column, unchanged."""
+    def is_of_one(self) -> bool:
+        """Whether it is another column, unchanged or as the field of an object."""
         return self.one_to_one and len(self.of) == 1
+
+
+def unchanged(column: str) -> Derivation:
+    """The derivation of a column that is another one."""
+    return Derivation(frozenset((column,)), one_to_one=True, is_same=True)
 
 
 NOTHING = Keys()
@@ -309,7 +318,7 @@ def keys_after(source: Keyed, steps: Sequence[AnyStep]) -> Keys:
         match step:
             case Sql() if step.flat_map is None:
                 keys = keys if step.diff is None else keys.several()
-                columns = {name: Derivation(frozenset((name,)), one_to_one=True) for name in names}
+                columns = {name: unchanged(name) for name in names}
                 if step.select is not None:
                     columns = {KEY: columns[KEY]}
                     columns |= {
@@ -334,7 +343,7 @@ def derivation_of(text: str, parts: int = 1, *, names: Collection[str]) -> Deriv
     `names` has the existing columns: if none is `key`, that name is the whole key.
     """
     if parts == 1 and (name := _name_of(text)) is not None:
-        return Derivation(frozenset((_meant((name,), names),)), one_to_one=True)
+        return unchanged(_meant((name,), names))
     try:
         return derivation_of_tree(tree(text), parts, names=names)
     except ExpressionError:
@@ -351,7 +360,7 @@ def derivation_of_tree(node: Node, parts: int = 1, *, names: Collection[str]) ->
     same = [
         each["class"] == "COLUMN_REF" and len(each["column_names"]) == parts for each in fields
     ]
-    return Derivation(read, one_to_one=all(same))
+    return Derivation(read, one_to_one=all(same), is_same=fields == [node] and all(same))
 
 
 def _meant(parts: Sequence[str], names: Collection[str]) -> str:
@@ -375,7 +384,7 @@ def equalities(conditions: Collection[Node], types: Mapping[str, str]) -> list[t
     pairs = []
     for node in conditions:
         sides = [derivation_of_tree(side, 2, names=types) for side in equality_sides(node) or ()]
-        if sides and all(side.is_same for side in sides):
+        if sides and all(side.is_of_one for side in sides):
             pair = tuple(name for side in sides for name in side.of)
             one, other = (types.get(name, "?") for name in pair)
             if one == other and not any(word in one for word in _LOOSE):

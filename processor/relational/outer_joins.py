@@ -236,10 +236,12 @@ def identity_of(side: Item) -> Listed:
 
     Intervals may be equal in SQL and differ as data.
     """
-    return [
-        (name, node if compares_as_data(kind) else tree(f"CAST({text_of(node)} AS VARCHAR)"))
-        for (name, node), kind in zip(own_columns(side), side.relation.types.values(), strict=True)
-    ]
+    kinds = side.relation.types
+    return [(name, _as_data(node, kinds[name])) for name, node in own_columns(side)]
+
+
+def _as_data(node: Node, kind: str) -> Node:
+    return node if compares_as_data(kind) else tree(f"CAST({text_of(node)} AS VARCHAR)")
 
 
 def _met_by_rows(
@@ -391,7 +393,11 @@ def outer_of(
     for side, other, kinds in ((left, right, ("left", "full")), (right, left, ("right", "full"))):
         if kind in kinds:
             of_side = [(name, node) for name, node in select if aliases_of(node) == {side.alias}]
-            pairs = [(node, column(matched.alias, name)) for name, node in of_side]
+            types = matched.relation.types
+            pairs = [
+                (_as_data(node, types[name]), _as_data(column(matched.alias, name), types[name]))
+                for name, node in of_side
+            ]
             on = Conditions((), (), null_safe(pairs), ())
             columns = [(name, _with_nulls(node, other)) for name, node in select]
             parts += anti_join_parts(making, side, matched, on, f"{kind}.rest", columns)

@@ -23,7 +23,7 @@ tenant.  The start of a path is none, because an edge belongs to many starts.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ from ikebana.processor.base.texts import counted
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.expressions import column_type
 from ikebana.processor.linear.json_text import BLOB, quoted
-from ikebana.processor.linear.scope import OURS, ExpressionError
+from ikebana.processor.linear.scope import OURS, SHORT, ExpressionError
 from ikebana.processor.linear.steps import AnyStep, Negate, Sql
 from ikebana.processor.linear.syntax import (
     Node,
@@ -56,6 +56,7 @@ from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.kinds import kind_of
 from ikebana.processor.planning.loops import source_name, variable_name, why_not_in_loop
 from ikebana.processor.planning.plan import Concat, Linear, Loop, LoopVariable, Operator, Reduce
+from ikebana.processor.planning.relations import derivation_of
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.making import (
     Making,
@@ -65,7 +66,7 @@ from ikebana.processor.relational.making import (
     key_of,
     struct,
 )
-from ikebana.processor.relational.outer_joins import InputColumn, Item
+from ikebana.processor.relational.outer_joins import Item
 
 ROUNDS = 1000
 """How many rounds a recursion may take by default."""
@@ -578,19 +579,20 @@ class _Needs:
 
     def _of_join(self, join: DeltaJoin, column: str) -> bool:
         """Whether each input of a join has a column that equals this column of its result."""
-        selected = _column(_tree(dict(join.select).get(column, "")))
+        shorts = [f"{each.alias}.{name}" for each in join.inputs for name in SHORT]
+        selected = _copied(dict(join.select).get(column, ""), 2, shorts)
         if selected is None:
             return False
-        conditions = [each for text in join.where for each in conjuncts(_tree(text))]
-        pairs = (equality_sides(each) for each in conditions)
-        sides = ([_column(side) for side in pair] for pair in pairs if pair is not None)
+        conditions = [each for text in join.where for each in conjuncts(tree(text))]
+        pairs = [equality_sides(each) or () for each in conditions]
+        sides = [[_copied(text_of(side), 2, shorts) for side in pair] for pair in pairs]
         joined = [frozenset(each for each in pair if each) for pair in sides if None not in pair]
         equal = overlapping({selected}, joined)
         return all(
             any(
-                self.meets(each.relation, name)
-                for alias, name in sorted(equal)
-                if alias == each.alias
+                self.meets(each.relation, name.removeprefix(f"{each.alias}."))
+                for name in sorted(equal)
+                if name.startswith(f"{each.alias}.")
             )
             for each in join.inputs
         )
@@ -604,25 +606,15 @@ def _before(step: AnyStep, column: str) -> str | None:
         case Sql(flat_map=None, select=None):
             return column
         case Sql(flat_map=None, select=select) if select is not None:
-            node = _tree(dict(select).get(column, ""))
-            return node["column_names"][0] if node and _is_plain(node, 1) else None
+            return _copied(dict(select).get(column, ""))
         case _:
             return None
 
 
-def _column(node: Node | None) -> InputColumn | None:
-    if node is None or not _is_plain(node, 2):
-        return None
-    alias, name = node["column_names"]
-    return alias, name
+def _copied(text: str, parts: int = 1, shorts: Collection[str] = SHORT) -> str | None:
+    """The column that an expression is, behind its alias if it has two `parts`; else None.
 
-
-def _is_plain(node: Node, names: int) -> bool:
-    return node["class"] == "COLUMN_REF" and len(node["column_names"]) == names
-
-
-def _tree(text: str) -> Node | None:
-    try:
-        return tree(text)
-    except ExpressionError:
-        return None
+    Columns may be called as in `shorts`, which are names of whole keys and values elsewhere.
+    """
+    of = derivation_of(text, parts, names=shorts)
+    return next(iter(of.of)) if of.is_same else None

@@ -87,7 +87,8 @@ class OuterNames:
         if node["type"] != "SELECT_NODE":
             return
         scope = [self.scope(node["from_table"], views)]
-        for call in calls([node["select_list"], node["having"], node["modifiers"]]):
+        parts = ("select_list", "where_clause", "having", "modifiers")
+        for call in calls([node[part] for part in parts]):
             names = [*self.of_parts(call["arguments"], views, scope)]
             if names and len(names) == len(list(columns(call["arguments"], with_parts=True))):
                 yield call, names

@@ -157,9 +157,7 @@ def _tested_pairs(
     """Pairs that match by all conditions, and by what rows of the left meet theirs."""
     selection = query.selection([left, right])
     used = {name.lower() for name, _ in selection.listed}
-    left_columns = [
-        (unused_name(name, used), column(left.alias, name)) for name in left.relation.types
-    ]
+    left_columns = [(unused_name(name, used), node) for name, node in identity_of(left)]
     listed = [*selection.listed, *left_columns]
     pairs = query.selected(Froms([left, right], [*conditions]), listed, "both")
     alias = query.free_alias("both")

@@ -117,6 +117,7 @@ SHAPES = {
         "SELECT t.a FROM t WHERE t.a = (SELECT count(*) FROM u WHERE u.d = t.a "
         "HAVING count(*) > 0)",
         "SELECT t.a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a HAVING count(*) = 0)",
+        "SELECT t.a, (SELECT count(*) FROM u WHERE u.d < max(t.b)) AS n FROM t GROUP BY t.a",
     ),
     "of grouping sets, of which one is of nothing": (
         "SELECT t.a, z.* FROM t, LATERAL (SELECT d, count(*) AS n, sum(d) AS s, grouping(d) AS g "

@@ -241,6 +241,10 @@ SHAPES = {
         "SELECT x.a FROM (SELECT a, to_days(a::INTEGER) AS i FROM t) x SEMI JOIN u ON x.a < u.d",
         "SELECT x.a FROM (SELECT a, to_days(a::INTEGER) AS i FROM t) x WHERE NOT EXISTS "
         "(SELECT 1 FROM u WHERE x.a < u.d)",
+        "SELECT x.a FROM (SELECT a, to_days(a::INTEGER) AS i FROM t) x ANTI JOIN u "
+        "ON x.a = u.a AND u.d IN (SELECT a FROM t)",
+        "SELECT x.a, x.i IS NULL AS n, u.d FROM (SELECT a, to_days(a::INTEGER) AS i FROM t) x "
+        "LEFT JOIN u ON x.a = u.a AND u.d IN (SELECT a FROM t)",
     ),
     "LIMIT and OFFSET of nothing": (
         "SELECT a FROM t ORDER BY a LIMIT ALL OFFSET 1",

@@ -44,7 +44,7 @@ from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.input_rows import scope_of_input
 from ikebana.processor.planning.joins.query import Join, Retract
 from ikebana.processor.planning.plan import InputMode, Reading
-from ikebana.processor.planning.planner import Branch, physical
+from ikebana.processor.planning.planner import Branch, physical, remaining_steps
 from support.sql_oracle import plan_of as plan_of_views
 
 ROWS = Input("rows", ("rows",))
@@ -140,6 +140,16 @@ def test_a_bad_datum_is_one_error_however_many_branches_see_it() -> None:
     ]
 
     assert [error.diff for error in consolidated(errors)] == [1]
+
+
+def test_an_object_of_a_column_is_not_the_column() -> None:
+    """What an edit reads of rows that were stored by other steps."""
+    column, in_object = (("op", select(x="x")),), (("op", select(x="{'a': x}")),)
+
+    assert remaining_steps(column, [in_object], ["x"]) == [
+        (("op", select(x="struct_pack(a := x)")),)
+    ]
+    assert remaining_steps(in_object, [column], ["x"]) is None
 
 
 @pytest.mark.parametrize(
