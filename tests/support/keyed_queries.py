@@ -5,6 +5,7 @@ Tables have their own keys, as JSON, which the columns `j` and `q` of others may
 
 from random import Random
 
+from support.random_choices import Draws
 from support.sql_oracle import Change, Tables
 
 TABLES: Tables = {
@@ -37,25 +38,20 @@ def _row(choice: Random, columns: object) -> dict[str, object]:
     return {column: choice.choice(_VALUES[column]) for column in columns}
 
 
-class KeyedDrawing:
+class KeyedDrawing(Draws):
     """Draws queries, each with the types of its columns."""
-
-    def __init__(self, choice: Random) -> None:
-        self.choice = choice
-        self._count = 0
 
     def query(self, depth: int = 2) -> tuple[str, dict[str, str]]:
         """A query and its columns; subqueries are `depth` deep at most."""
         one = [self._group, self._distinct, self._first, self._set, self._anti]
-        draw = self.choice.choice([*one, *[self._select, self._join] * 2])
+        draw = self.one(*one, *[self._select, self._join] * 2)
         return draw(depth)
 
     def _source(self, depth: int) -> tuple[str, str, dict[str, str]]:
         """What stands in FROM, its alias, and its columns; a table also has its key."""
-        self._count += 1
-        alias = f"s{self._count}"
-        if depth == 0 or self.choice.random() < 0.4:
-            name = self.choice.choice([*TABLES])
+        alias = self.alias("s")
+        if depth == 0 or self.chance(0.4):
+            name = self.one(*TABLES)
             return f"{name} {alias}", alias, {**TABLES[name], "key": "JSON"}
         text, columns = self.query(depth - 1)
         return f"({text}) {alias}", alias, columns
@@ -67,9 +63,8 @@ class KeyedDrawing:
         found = {}
         texts = []
         for text, of in some:
-            self._count += 1
-            name = f"c{self._count}"
-            if of == "BIGINT" and self.choice.random() < 0.2:
+            name = self.alias("c")
+            if of == "BIGINT" and self.chance(0.2):
                 text = f"{text} % 2"
             texts.append(f"{text} AS {name}")
             found[name] = of
@@ -78,21 +73,21 @@ class KeyedDrawing:
     def _select(self, depth: int) -> tuple[str, dict[str, str]]:
         source, alias, own = self._source(depth)
         listed, columns = self._columns([(alias, own)])
-        where = self._where(alias, own) if self.choice.random() < 0.4 else ""
+        where = self._where(alias, own) if self.chance(0.4) else ""
         return f"SELECT {listed} FROM {source}{where}", columns
 
     def _where(self, alias: str, own: dict[str, str]) -> str:
-        name, of = self.choice.choice([*own.items()])
+        name, of = self.one(*own.items())
         return f" WHERE {alias}.{name} {'> 0' if of == 'BIGINT' else 'IS NOT NULL'}"
 
     def _join(self, depth: int) -> tuple[str, dict[str, str]]:
         left, one, own = self._source(depth)
         right, other, others = self._source(depth)
-        kind = self.choice.choice(["JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
+        kind = self.one("JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN")
         pairs = [(a, b) for a in own for b in others if own[a] == others[b]]
         if not pairs:
             return self._select(depth)
-        count = min(len(pairs), self.choice.choice([1, 1, 2]))
+        count = min(len(pairs), self.one(1, 1, 2))
         on = " AND ".join(f"{one}.{a} = {other}.{b}" for a, b in self.choice.sample(pairs, count))
         listed, columns = self._columns([(one, own), (other, others)])
         return f"SELECT {listed} FROM {left} {kind} {right} ON {on}", columns
@@ -103,9 +98,9 @@ class KeyedDrawing:
         pairs = [(a, b) for a in own for b in others if own[a] == others[b]]
         if not pairs:
             return self._select(depth)
-        a, b = self.choice.choice(pairs)
+        a, b = self.one(*pairs)
         listed, columns = self._columns([(one, own)])
-        no = self.choice.choice(["NOT ", ""])
+        no = self.one("NOT ", "")
         within = f"SELECT 1 FROM {right} WHERE {other}.{b} = {one}.{a}"
         return f"SELECT {listed} FROM {left} WHERE {no}EXISTS ({within})", columns
 
@@ -113,11 +108,10 @@ class KeyedDrawing:
         source, alias, own = self._source(depth)
         may = [name for name in own if name != "key"]
         groups = self.choice.sample(may, self.choice.randint(1, min(3, len(may))))
-        self._count += 1
+        many = self.alias("n")
         named = {f"g{self._count}_{name}": name for name in groups}
         listed = ", ".join(f"{alias}.{name} AS {new}" for new, name in named.items())
         by = ", ".join(f"{alias}.{name}" for name in groups)
-        many = f"n{self._count}"
         text = f"SELECT {listed}, count(*) AS {many} FROM {source} GROUP BY {by}"
         return text, {**{new: own[name] for new, name in named.items()}, many: "BIGINT"}
 
@@ -129,7 +123,7 @@ class KeyedDrawing:
     def _first(self, depth: int) -> tuple[str, dict[str, str]]:
         text, columns = self._select(depth)
         first, *rest = columns
-        limit = self.choice.choice(["= 1", "= 1", "<= 2"])
+        limit = self.one("= 1", "= 1", "<= 2")
         over = f"PARTITION BY {first} ORDER BY {', '.join(rest) or first}"
         source = f"SELECT * FROM ({text}) f{self._count}"
         return f"{source} QUALIFY row_number() OVER ({over}) {limit}", columns
@@ -139,10 +133,9 @@ class KeyedDrawing:
         numbers = [name for name, of in own.items() if of == "BIGINT"]
         if not numbers:
             return self._select(depth)
-        operation = self.choice.choice(
-            ["UNION", "UNION ALL", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL"]
+        operation = self.one(
+            "UNION", "UNION ALL", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL"
         )
-        self._count += 1
-        name = f"c{self._count}"
-        one = f"SELECT {alias}.{self.choice.choice(numbers)} AS {name} FROM {source}"
+        name = self.alias("c")
+        one = f"SELECT {alias}.{self.one(*numbers)} AS {name} FROM {source}"
         return f"{one} {operation} SELECT a FROM u", {name: "BIGINT"}

@@ -5,6 +5,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from support.random_choices import Draws
 from support.sql_oracle import Change, Tables
 
 TABLES: Tables = {
@@ -82,76 +83,69 @@ def rows(choice: Random) -> dict[str, list[Change]]:
     }
 
 
-class Expressions:
+class Expressions(Draws):
     """Draws expressions and queries; each is text that DuckDB may take."""
-
-    def __init__(self, choice: Random) -> None:
-        self.choice = choice
 
     def query(self) -> str:
         """A whole query over `t`, and perhaps `u`."""
-        one = self.choice.choice
+        one = self.one
         form = self.choice.random()
         if form < 0.35:
             return f"SELECT {self._listed()} FROM t{self._where()}"
         if form < 0.45:
             return f"SELECT DISTINCT {self._listed()} FROM t"
         if form < 0.6:
-            operation = one(["UNION ALL", "UNION", "EXCEPT", "INTERSECT", "EXCEPT ALL"])
+            operation = one("UNION ALL", "UNION", "EXCEPT", "INTERSECT", "EXCEPT ALL")
             many = self.choice.randint(1, 2)
-            kinds = [one(KINDS) for _ in range(many)]
+            kinds = [one(*KINDS) for _ in range(many)]
             # Often of one kind, so that there is a common type.
-            others = [kind if self.choice.random() < 0.7 else "null" for kind in kinds]
+            others = [kind if self.chance(0.7) else "null" for kind in kinds]
             return f"SELECT {self._of(kinds)} FROM t {operation} SELECT {self._of(others)} FROM t"
         if form < 0.75:
             inner = f"SELECT {self._listed(2)} FROM t"
-            outer = one(
-                ["v0, v1", "v0, v0 IS NULL AS n", "coalesce(v0, v1) AS c", "count(v0) AS c"]
-            )
-            if self.choice.random() < 0.5:
+            outer = one("v0, v1", "v0, v0 IS NULL AS n", "coalesce(v0, v1) AS c", "count(v0) AS c")
+            if self.chance(0.5):
                 return f"WITH v AS ({inner}) SELECT {outer} FROM v"
             return f"SELECT {outer} FROM ({inner}) v"
         if form < 0.9:
-            by = self.expression(one(KINDS), 2)
+            by = self.expression(one(*KINDS), 2)
             return f"SELECT {by} AS k, {self._aggregates()} FROM t GROUP BY {self._respelt(by)}"
-        kind = one(["", "LEFT ", "FULL "])
-        column = one(["u.b", "u.s", "u.n", "u.f", "coalesce(u.n, t.n)", "coalesce(u.f, 1)"])
-        on = one(["t.b = u.b", "t.s = u.s", "t.b = u.b AND u.n > 1"])
+        kind = one("", "LEFT ", "FULL ")
+        column = one("u.b", "u.s", "u.n", "u.f", "coalesce(u.n, t.n)", "coalesce(u.f, 1)")
+        on = one("t.b = u.b", "t.s = u.s", "t.b = u.b AND u.n > 1")
         return f"SELECT t.i, t.n AS v0, {column} AS c FROM t {kind}JOIN u ON {on}"
 
     def _respelt(self, text: str) -> str:
         """The same expression, with the names of types in another case."""
         for name in ("DATE", "VARCHAR", "BOOLEAN", "TIMESTAMP", "INTEGER"):
-            if self.choice.random() < 0.5:
+            if self.chance(0.5):
                 text = text.replace(f" AS {name})", f" AS {name.lower()})")
         return text
 
     def _listed(self, many: int = 0) -> str:
         many = many or self.choice.randint(1, 3)
-        return self._of([self.choice.choice(KINDS) for _ in range(many)])
+        return self._of([self.one(*KINDS) for _ in range(many)])
 
     def _of(self, kinds: list[str]) -> str:
         return ", ".join(f"{self.expression(kind)} AS v{at}" for at, kind in enumerate(kinds))
 
     def _where(self) -> str:
-        return f" WHERE {self.expression('truth', 2)}" if self.choice.random() < 0.4 else ""
+        return f" WHERE {self.expression('truth', 2)}" if self.chance(0.4) else ""
 
     def _aggregates(self) -> str:
-        one = self.choice.choice
+        one = self.one
         calls = [
             one(
-                [
-                    "count(*)",
-                    f"count({self.expression('any', 1)})",
-                    f"sum({self.expression('number', 1)})",
-                    f"avg({one(NUMBERS)})",
-                    f"min({self.expression(one(['number', 'text', 'day', 'moment']), 1)})",
-                    f"max({one([*NUMBERS, 's', 'y', 'm', 'o', 'l', 'NULL'])})",
-                    f"bool_or({self.expression('truth', 1)})",
-                    "list({0} ORDER BY {0})".format(one([*NUMBERS, "s", "y", "NULL"])),
-                    "any_value({0} ORDER BY {0})".format(one([*NUMBERS, "NULL"])),
-                    f"sum({one(NUMBERS)}) + 1",
-                ]
+                "count(*)",
+                f"count({self.expression('any', 1)})",
+                f"sum({self.expression('number', 1)})",
+                f"avg({one(*NUMBERS)})",
+                f"min({self.expression(one('number', 'text', 'day', 'moment'), 1)})",
+                f"max({one(*NUMBERS, 's', 'y', 'm', 'o', 'l', 'NULL')})",
+                f"bool_or({self.expression('truth', 1)})",
+                "list({0} ORDER BY {0})".format(one(*NUMBERS, "s", "y", "NULL")),
+                "any_value({0} ORDER BY {0})".format(one(*NUMBERS, "NULL")),
+                f"sum({one(*NUMBERS)}) + 1",
             )
             for _ in range(self.choice.randint(1, 2))
         ]
@@ -159,11 +153,11 @@ class Expressions:
 
     def expression(self, kind: str, depth: int = 3) -> str:
         """An expression of a kind, nested up to a depth."""
-        one, deeper = self.choice.choice, depth - 1
+        one, deeper = self.one, depth - 1
         if kind == "any":
-            kind = one([each for each in KINDS if each != "any"])
+            kind = one(*[each for each in KINDS if each != "any"])
         if kind == "null":
-            return one(["NULL", "NULL", "CAST(NULL AS INTEGER)", "CASE WHEN o THEN NULL END"])
+            return one("NULL", "NULL", "CAST(NULL AS INTEGER)", "CASE WHEN o THEN NULL END")
         if depth <= 0:
             return self._leaf(kind)
         general = [
@@ -171,77 +165,73 @@ class Expressions:
             lambda: (
                 f"CASE WHEN {self.expression('truth', deeper)} THEN "
                 f"{self.expression(kind, deeper)} "
-                f"ELSE {self.expression(one([kind, 'null']), 0)} END"
+                f"ELSE {self.expression(one(kind, 'null'), 0)} END"
             ),
             lambda: f"coalesce({self.expression(kind, deeper)}, {self.expression(kind, deeper)})",
             lambda: f"nullif({self.expression(kind, deeper)}, {self.expression(kind, 0)})",
         ]
-        return one([*general, *self._special(kind, deeper)])()
+        return one(*general, *self._special(kind, deeper))()
 
     def _leaf(self, kind: str) -> str:
-        one = self.choice.choice
+        one = self.one
         return {
-            "number": lambda: one([*NUMBERS, "1", "2.50", "1e1", "-3", "5000000000"]),
-            "text": lambda: one(["s", "'x'", "''", "'1.50'"]),
-            "truth": lambda: one(["o", "true", "b > 1"]),
-            "day": lambda: one(["y", "DATE '2024-01-01'"]),
-            "moment": lambda: one(["m", "z", "TIMESTAMP '2024-01-01 00:00:00'"]),
-            "list": lambda: one(["l", "q", "[1, 2]", "[]", "['x']"]),
-            "struct": lambda: one(["r", "{'a': b}", "{'a': NULL}", "p", "MAP {'k': i}"]),
+            "number": lambda: one(*NUMBERS, "1", "2.50", "1e1", "-3", "5000000000"),
+            "text": lambda: one("s", "'x'", "''", "'1.50'"),
+            "truth": lambda: one("o", "true", "b > 1"),
+            "day": lambda: one("y", "DATE '2024-01-01'"),
+            "moment": lambda: one("m", "z", "TIMESTAMP '2024-01-01 00:00:00'"),
+            "list": lambda: one("l", "q", "[1, 2]", "[]", "['x']"),
+            "struct": lambda: one("r", "{'a': b}", "{'a': NULL}", "p", "MAP {'k': i}"),
         }[kind]()
 
     def _special(self, kind: str, depth: int) -> list[Callable[[], str]]:
-        one = self.choice.choice
+        one = self.one
         number = partial(self.expression, "number", depth)
         text = partial(self.expression, "text", depth)
         match kind:
             case "number":
                 return [
-                    lambda: f"({number()} {one('+-*')} {number()})",
-                    lambda: f"({number()} {one(['%', '//', '/'])} {one('247')})",
+                    lambda: f"({number()} {one(*'+-*')} {number()})",
+                    lambda: f"({number()} {one('%', '//', '/')} {one(*'247')})",
                     lambda: f"-({number()})",
                     lambda: f"abs({number()})",
                     lambda: f"round({number()}, 1)",
-                    lambda: f"{one(['greatest', 'least'])}({number()}, {number()})",
+                    lambda: f"{one('greatest', 'least')}({number()}, {number()})",
                     lambda: f"length({text()})",
-                    lambda: f"{one(['CAST', 'TRY_CAST'])}({number()} AS {one(TYPES['number'])})",
-                    lambda: (
-                        f"extract({one(['year', 'day'])} FROM {self.expression('day', depth)})"
-                    ),
+                    lambda: f"{one('CAST', 'TRY_CAST')}({number()} AS {one(*TYPES['number'])})",
+                    lambda: f"extract({one('year', 'day')} FROM {self.expression('day', depth)})",
                     lambda: f"len({self.expression('list', depth)})",
-                    lambda: one(["l[1]", "q[1]", "r.a", "p['k']", "list_sum(l)", "list_sum(q)"]),
-                    lambda: "j->'a'" if one([0, 1]) else "CAST(j->>'a' AS BIGINT)",
+                    lambda: one("l[1]", "q[1]", "r.a", "p['k']", "list_sum(l)", "list_sum(q)"),
+                    lambda: "j->'a'" if one(0, 1) else "CAST(j->>'a' AS BIGINT)",
                 ]
             case "text":
                 return [
                     lambda: f"({text()} || {text()})",
-                    lambda: f"{one(['upper', 'trim', 'reverse'])}({text()})",
-                    lambda: f"CAST({self.expression('any', depth)} AS {one(TYPES['text'])})",
-                    lambda: one(
-                        ['r."B c"', "j->>'a'", "CAST(x AS VARCHAR)", "CAST(g AS VARCHAR)"]
-                    ),
+                    lambda: f"{one('upper', 'trim', 'reverse')}({text()})",
+                    lambda: f"CAST({self.expression('any', depth)} AS {one(*TYPES['text'])})",
+                    lambda: one('r."B c"', "j->>'a'", "CAST(x AS VARCHAR)", "CAST(g AS VARCHAR)"),
                     lambda: f"substr({text()}, 1, 2)",
                     lambda: f"concat({text()}, {number()})",
                 ]
             case "truth":
                 return [
-                    lambda: f"({number()} {one(['<', '=', '<>', '>='])} {number()})",
-                    lambda: f"({text()} {one(['<', '=', 'LIKE'])} {text()})",
+                    lambda: f"({number()} {one('<', '=', '<>', '>=')} {number()})",
+                    lambda: f"({text()} {one('<', '=', 'LIKE')} {text()})",
                     lambda: f"(NOT {self.expression('truth', depth)})",
                     lambda: (
-                        f"({self.expression('truth', depth)} {one(['AND', 'OR'])} "
+                        f"({self.expression('truth', depth)} {one('AND', 'OR')} "
                         f"{self.expression('truth', depth)})"
                     ),
-                    lambda: f"({self.expression('any', depth)} IS {one(['', 'NOT '])}NULL)",
+                    lambda: f"({self.expression('any', depth)} IS {one('', 'NOT ')}NULL)",
                     lambda: f"({number()} IN ({number()}, 1, NULL))",
                     lambda: f"({number()} BETWEEN {number()} AND {number()})",
                     lambda: f"({number()} IS DISTINCT FROM {number()})",
-                    lambda: f"(NULL {one(['=', '<'])} {number()})",
+                    lambda: f"(NULL {one('=', '<')} {number()})",
                 ]
             case "day":
                 return [
                     lambda: f"CAST({self.expression('moment', depth)} AS DATE)",
-                    lambda: f"({self.expression('day', depth)} + {one(['1', 'i'])})",
+                    lambda: f"({self.expression('day', depth)} + {one('1', 'i')})",
                     lambda: f"last_day({self.expression('day', depth)})",
                 ]
             case "moment":
@@ -254,7 +244,7 @@ class Expressions:
                 return [
                     lambda: f"[{number()}, {number()}]",
                     lambda: f"[{text()}, NULL]",
-                    lambda: f"list_transform({one('lq')}, lambda e: e + {number()})",
+                    lambda: f"list_transform({one(*'lq')}, lambda e: e + {number()})",
                     lambda: "list_concat(l, [3])",
                     lambda: "map_keys(p)",
                 ]

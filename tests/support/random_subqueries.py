@@ -1,8 +1,8 @@
 """SQL queries with subqueries in all places, drawn at random; DuckDB takes them as well."""
 
 from collections.abc import Callable
-from random import Random
 
+from support.random_choices import Draws
 from support.random_queries import COLUMNS
 
 Scope = dict[str, str]
@@ -12,17 +12,13 @@ NUMBERS = {"t": ("a",), "u": ("a", "d")}
 COMPARED = ("=", "<>", "<", "<=", ">", ">=")
 
 
-class Nesting:
+class Nesting(Draws):
     """Draws queries; `depth` says how deep subqueries may still be nested."""
-
-    def __init__(self, choice: Random) -> None:
-        self.choice = choice
-        self._count = 0
 
     def query(self) -> str:
         """A whole query."""
         shapes = [self._plain, self._plain, self._grouped, self._lateral, self._outer, self._total]
-        return self.choice.choice(shapes)(2)
+        return self.one(*shapes)(2)
 
     # Whole queries.
 
@@ -30,43 +26,39 @@ class Nesting:
         text, scope = self._from()
         shown = [self._shown(scope, depth) for _ in range(self.choice.randint(1, 2))]
         listed = ", ".join(f"{sql} AS x{at}" for at, sql in enumerate(shown))
-        distinct = "DISTINCT " if self._is(0.2) else ""
+        distinct = "DISTINCT " if self.chance(0.2) else ""
         return f"SELECT {distinct}{listed} FROM {text}{self._where(scope, depth)}"
 
     def _shown(self, scope: Scope, depth: int) -> str:
-        return self.choice.choice([self.number, self.number, self.boolean])(scope, depth)
+        return self.one(self.number, self.number, self.boolean)(scope, depth)
 
     def _grouped(self, depth: int) -> str:
         text, scope = self._from()
-        alias = self.choice.choice(list(scope))
-        group = f"{alias}.{self.choice.choice(NUMBERS[scope[alias]])}"
-        if self._is(0.2):
+        alias = self.one(*list(scope))
+        group = f"{alias}.{self.one(*NUMBERS[scope[alias]])}"
+        if self.chance(0.2):
             group = self.scalar(scope, depth)
             where = self._where(scope, depth)
             return f"SELECT {group} AS g, count(*) AS n FROM {text}{where} GROUP BY g"
         made = f"{self._aggregate(scope, depth)}"
         # What is grouped by may be read, and so may aggregates.
         column = group.split(".")[1]
-        inner = self._alias()
-        table = self.choice.choice("tu")
+        inner = self.alias()
+        table = self.one(*"tu")
         own = self._number(inner, table)
-        subquery = self.choice.choice(
-            [
-                f"(SELECT max({own}) FROM {table} {inner} WHERE {inner}.a {self._op()} {group})",
-                f"(SELECT count(*) FROM {table} {inner} WHERE {inner}.a = {group})",
-                f"{group} IN (SELECT {own} FROM {table} {inner})",
-                f"count(*) > ALL (SELECT {own} FROM {table} {inner} WHERE {inner}.a = {group})",
-                f"EXISTS (SELECT 1 FROM {table} {inner} WHERE {own} > {group})",
-            ]
+        subquery = self.one(
+            f"(SELECT max({own}) FROM {table} {inner} WHERE {inner}.a {self._op()} {group})",
+            f"(SELECT count(*) FROM {table} {inner} WHERE {inner}.a = {group})",
+            f"{group} IN (SELECT {own} FROM {table} {inner})",
+            f"count(*) > ALL (SELECT {own} FROM {table} {inner} WHERE {inner}.a = {group})",
+            f"EXISTS (SELECT 1 FROM {table} {inner} WHERE {own} > {group})",
         )
-        having = self.choice.choice(
-            [
-                "",
-                f" HAVING count(*) >= (SELECT min({own}) FROM {table} {inner} "
-                f"WHERE {inner}.a = {group})",
-                f" HAVING NOT EXISTS (SELECT 1 FROM {table} {inner} WHERE {own} = {group})",
-                f" HAVING {group} IN (SELECT {own} FROM {table} {inner}) OR count(*) > 1",
-            ]
+        having = self.one(
+            "",
+            f" HAVING count(*) >= (SELECT min({own}) FROM {table} {inner} "
+            f"WHERE {inner}.a = {group})",
+            f" HAVING NOT EXISTS (SELECT 1 FROM {table} {inner} WHERE {own} = {group})",
+            f" HAVING {group} IN (SELECT {own} FROM {table} {inner}) OR count(*) > 1",
         )
         return (
             f"SELECT {group} AS {column}, {made} AS n, {subquery} AS s FROM {text}"
@@ -80,13 +72,13 @@ class Nesting:
 
     def _lateral(self, depth: int) -> str:
         text, scope = self._from()
-        alias = self._alias()
+        alias = self.alias()
         inner = self._rows(scope, depth - 1)
-        join = self.choice.choice([", LATERAL", " CROSS JOIN LATERAL", " JOIN LATERAL"])
+        join = self.one(", LATERAL", " CROSS JOIN LATERAL", " JOIN LATERAL")
         on = "" if join != " JOIN LATERAL" else " ON true"
-        if self._is(0.4):
+        if self.chance(0.4):
             join, on = " LEFT JOIN LATERAL", " ON true"
-            if self._is(0.3):
+            if self.chance(0.3):
                 on = f" ON {alias}.v {self._op()} {self.column(scope)}"
         return (
             f"SELECT {self.column(scope)} AS x0, {alias}.v AS x1 FROM {text}{join} "
@@ -94,11 +86,11 @@ class Nesting:
         )
 
     def _outer(self, depth: int) -> str:
-        one, other = self._alias(), self._alias()
-        first, second = self.choice.choice("tu"), self.choice.choice("tu")
+        one, other = self.alias(), self.alias()
+        first, second = self.one(*"tu"), self.one(*"tu")
         scope = {one: first, other: second}
-        kind = self.choice.choice(["JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
-        read = self.choice.choice([{one: first}, {other: second}, scope, {}])
+        kind = self.one("JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN")
+        read = self.one({one: first}, {other: second}, scope, {})
         on = f"{one}.a = {other}.a AND {self._uncorrelated_or(read, depth)}"
         return (
             f"SELECT {self.column({one: first})} AS x0, {self.column({other: second})} AS x1 "
@@ -108,30 +100,30 @@ class Nesting:
     def _uncorrelated_or(self, scope: Scope, depth: int) -> str:
         """A condition with a subquery, which reads what there is, if there is anything."""
         if scope:
-            return self.choice.choice([self._exists, self._in, self._compared])(scope, depth)
-        inner, table = self._alias(), self.choice.choice("tu")
+            return self.one(self._exists, self._in, self._compared)(scope, depth)
+        inner, table = self.alias(), self.one(*"tu")
         return f"EXISTS (SELECT 1 FROM {table} {inner} WHERE {self._number(inner, table)} > 1)"
 
     # Parts.
 
     def _from(self) -> tuple[str, Scope]:
-        first, one = self.choice.choice("tu"), self._alias()
-        if self._is(0.6):
+        first, one = self.one(*"tu"), self.alias()
+        if self.chance(0.6):
             return f"{first} {one}", {one: first}
-        second, other = self.choice.choice("tu"), self._alias()
-        join = self.choice.choice(["JOIN", "LEFT JOIN"])
+        second, other = self.one(*"tu"), self.alias()
+        join = self.one("JOIN", "LEFT JOIN")
         on = f"{one}.a = {other}.a"
         return f"{first} {one} {join} {second} {other} ON {on}", {one: first, other: second}
 
     def _where(self, scope: Scope, depth: int) -> str:
-        conditions = [self.boolean(scope, depth) for _ in range(self.choice.choice([0, 1, 1, 2]))]
+        conditions = [self.boolean(scope, depth) for _ in range(self.one(0, 1, 1, 2))]
         return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
     def boolean(self, scope: Scope, depth: int) -> str:
         """A condition."""
-        plain = f"{self.column(scope)} {self._op()} {self.choice.choice([0, 1, 2])}"
+        plain = f"{self.column(scope)} {self._op()} {self.one(0, 1, 2)}"
         if depth <= 0:
-            return self.choice.choice([plain, f"{self.column(scope)} IS NULL"])
+            return self.one(plain, f"{self.column(scope)} IS NULL")
         kinds: list[Callable[[], str]] = [
             lambda: plain,
             lambda: self._exists(scope, depth),
@@ -145,39 +137,39 @@ class Nesting:
             lambda: f"({self.boolean(scope, depth - 1)}) IS NULL",
             lambda: f"{self.scalar(scope, depth)} IS NOT NULL",
         ]
-        return self.choice.choice(kinds)()
+        return self.one(*kinds)()
 
     def _exists(self, scope: Scope, depth: int) -> str:
-        return f"{self.choice.choice(['', 'NOT '])}EXISTS ({self._rows(scope, depth - 1)})"
+        return f"{self.one('', 'NOT ')}EXISTS ({self._rows(scope, depth - 1)})"
 
     def _in(self, scope: Scope, depth: int) -> str:
-        left = self.column(scope) if self._is(0.8) else self.number(scope, 0)
-        return f"{left} {self.choice.choice(['', 'NOT '])}IN ({self._rows(scope, depth - 1)})"
+        left = self.column(scope) if self.chance(0.8) else self.number(scope, 0)
+        return f"{left} {self.one('', 'NOT ')}IN ({self._rows(scope, depth - 1)})"
 
     def _rows_in(self, scope: Scope) -> str:
         """Two values in a subquery that reads nothing around it: DuckDB has no others."""
-        table, alias = self.choice.choice("tu"), self._alias()
+        table, alias = self.one(*"tu"), self.alias()
         own = {alias: table}
-        how = self.choice.choice(["IN", "NOT IN", "= ANY", f"{self._op()} ALL"])
+        how = self.one("IN", "NOT IN", "= ANY", f"{self._op()} ALL")
         rows = f"SELECT {self.column(own)}, {self.column(own)} FROM {table} {alias}"
         left = f"({self.column(scope)}, {self.column(scope)})"
         return f"{left} {how} ({rows}{self._where(own, 0)})"
 
     def _quantified(self, scope: Scope, depth: int) -> str:
-        how = f"{self._op()} {self.choice.choice(['ANY', 'ALL'])}"
+        how = f"{self._op()} {self.one('ANY', 'ALL')}"
         return f"{self.column(scope)} {how} ({self._rows(scope, depth - 1)})"
 
     def _compared(self, scope: Scope, depth: int) -> str:
         left, value = self.number(scope, 0), self.scalar(scope, depth)
-        if self._is(0.2):
+        if self.chance(0.2):
             return f"{left} BETWEEN {value} AND {self.column(scope)} + 1"
         return f"{left} {self._op()} {value}"
 
     def number(self, scope: Scope, depth: int) -> str:
         """A whole number."""
-        if depth <= 0 or self._is(0.3):
+        if depth <= 0 or self.chance(0.3):
             column = self.column(scope)
-            return self.choice.choice([column, column, f"{column} + 1", "1"])
+            return self.one(column, column, f"{column} + 1", "1")
         kinds: list[Callable[[], str]] = [
             lambda: self.scalar(scope, depth),
             lambda: self.scalar(scope, depth),
@@ -188,29 +180,29 @@ class Nesting:
                 f"ELSE {self.column(scope)} END"
             ),
         ]
-        return self.choice.choice(kinds)()
+        return self.one(*kinds)()
 
     def scalar(self, scope: Scope, depth: int) -> str:
         """A subquery for one value."""
         text, own, inner = self._inner(scope, depth - 1)
         every = {**scope, **own}
-        if self._is(0.25):
+        if self.chance(0.25):
             shown = self.column(own)
             return f"(SELECT {shown} FROM {text}{inner} ORDER BY {shown}{self._way()} LIMIT 1)"
         made = self._aggregate(own, 0)
-        if self._is(0.2):
+        if self.chance(0.2):
             # Of columns around alone it would be an aggregate of the query around.
             made = f"max({self.column(own)} + {self.column(every)})"
-        if self._is(0.15):
+        if self.chance(0.15):
             made = f"{made} + 1"
-        having = self.choice.choice(["", "", "", " HAVING count(*) > 1", " HAVING count(*) < 2"])
+        having = self.one("", "", "", " HAVING count(*) > 1", " HAVING count(*) < 2")
         return f"(SELECT {made} FROM {text}{inner}{having})"
 
     def _rows(self, scope: Scope, depth: int) -> str:
         """A subquery with one column."""
         text, own, inner = self._inner(scope, depth)
         every = {**scope, **own}
-        shown = self.column(own) if self._is(0.8) else self.number(every, min(depth, 1))
+        shown = self.column(own) if self.chance(0.8) else self.number(every, min(depth, 1))
         kind = self.choice.random()
         if kind < 0.55:
             return f"SELECT {shown} FROM {text}{inner}"
@@ -218,7 +210,7 @@ class Nesting:
             return f"SELECT DISTINCT {shown} FROM {text}{inner}"
         if kind < 0.75:
             group = self.column(own)
-            having = self.choice.choice(["", " HAVING count(*) > 1"])
+            having = self.one("", " HAVING count(*) > 1")
             return f"SELECT {self._aggregate(own, 0)} FROM {text}{inner} GROUP BY {group}{having}"
         if kind < 0.83:
             column = self.column(own)
@@ -227,7 +219,7 @@ class Nesting:
                 f"SELECT {column} FROM {text}{inner} ORDER BY {column}{self._way()} LIMIT {limit}"
             )
         if kind < 0.93:
-            operation = self.choice.choice(["UNION", "UNION ALL", "EXCEPT", "INTERSECT"])
+            operation = self.one("UNION", "UNION ALL", "EXCEPT", "INTERSECT")
             other, others, where = self._inner(scope, depth)
             return (
                 f"SELECT {self.column(own)} FROM {text}{inner} {operation} "
@@ -237,65 +229,59 @@ class Nesting:
 
     def _inner(self, scope: Scope, depth: int) -> tuple[str, Scope, str]:
         """FROM of a subquery, its tables, and WHERE."""
-        table, alias = self.choice.choice("tu"), self._alias()
+        table, alias = self.one(*"tu"), self.alias()
         own = {alias: table}
         text = f"{table} {alias}"
-        if self._is(0.15):
-            name = self._alias()
+        if self.chance(0.15):
+            name = self.alias()
             columns = ", ".join(f"{name}.{column}" for column in COLUMNS[table])
             within = self._correlation({**scope, name: table}, {name: table})
             text = f"(SELECT {columns} FROM {table} {name} WHERE {within}) {alias}"
-        elif self._is(0.15):
-            other, second = self._alias(), self.choice.choice("tu")
+        elif self.chance(0.15):
+            other, second = self.alias(), self.one(*"tu")
             on = f"{alias}.a = {other}.a"
-            if self._is(0.4):
+            if self.chance(0.4):
                 on += f" AND {self._correlation(scope, {other: second})}"
-            text = f"{text} {self.choice.choice(['JOIN', 'LEFT JOIN'])} {second} {other} ON {on}"
+            text = f"{text} {self.one('JOIN', 'LEFT JOIN')} {second} {other} ON {on}"
             own = {**own, other: second}
-        conditions = [
-            self._correlation(scope, own) for _ in range(self.choice.choice([0, 1, 1, 2]))
-        ]
-        if depth > 0 and self._is(0.4):
+        conditions = [self._correlation(scope, own) for _ in range(self.one(0, 1, 1, 2))]
+        if depth > 0 and self.chance(0.4):
             conditions.append(self.boolean({**scope, **own}, depth))
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         return text, own, where
 
     def _correlation(self, scope: Scope, own: Scope) -> str:
         inner, outer = self.column(own), self.column(scope)
-        return self.choice.choice(
-            [
-                f"{inner} = {outer}",
-                f"{inner} = {outer}",
-                f"{inner} = {outer} + 1",
-                f"{inner} {self._op()} {outer}",
-                f"{inner} > 0",
-                f"({inner} = {outer} OR {inner} IS NULL)",
-            ]
+        return self.one(
+            f"{inner} = {outer}",
+            f"{inner} = {outer}",
+            f"{inner} = {outer} + 1",
+            f"{inner} {self._op()} {outer}",
+            f"{inner} > 0",
+            f"({inner} = {outer} OR {inner} IS NULL)",
         )
 
     def _aggregate(self, scope: Scope, depth: int) -> str:
-        number = self.number(scope, depth) if depth > 0 and self._is(0.4) else self.column(scope)
-        name = self.choice.choice(["min", "max", "sum", "count"])
-        made = "count(*)" if self._is(0.2) else f"{name}({number})"
-        return made + (f" FILTER (WHERE {self.column(scope)} > 0)" if self._is(0.1) else "")
+        number = (
+            self.number(scope, depth) if depth > 0 and self.chance(0.4) else self.column(scope)
+        )
+        name = self.one("min", "max", "sum", "count")
+        made = "count(*)" if self.chance(0.2) else f"{name}({number})"
+        return made + (f" FILTER (WHERE {self.column(scope)} > 0)" if self.chance(0.1) else "")
 
     def column(self, scope: Scope) -> str:
         """A column with a whole number."""
-        alias = self.choice.choice(list(scope))
+        alias = self.one(*list(scope))
         return self._number(alias, scope[alias])
 
     def _number(self, alias: str, table: str) -> str:
-        return f"{alias}.{self.choice.choice(NUMBERS[table])}"
+        return f"{alias}.{self.one(*NUMBERS[table])}"
 
     def _way(self) -> str:
-        return self.choice.choice(["", " DESC", " DESC NULLS FIRST", " NULLS FIRST"])
+        return self.one("", " DESC", " DESC NULLS FIRST", " NULLS FIRST")
 
     def _op(self) -> str:
-        return self.choice.choice(COMPARED)
+        return self.one(*COMPARED)
 
     def _is(self, share: float) -> bool:
-        return self.choice.random() < share
-
-    def _alias(self) -> str:
-        self._count += 1
-        return f"r{self._count}"
+        return self.chance(share)
