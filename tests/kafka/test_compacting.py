@@ -34,6 +34,7 @@ from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.replays import offsets_left, positions_after, ranges, retractions_of
 from ikebana.serving.aligned import AlignedBatch
+from support.sums import summed
 from support.written_topics import Command, Row, Written
 
 pytestmark = pytest.mark.kafka
@@ -468,11 +469,8 @@ def test_two_topics_begin_where_both_can_be_read(
         [first] = list(follower)
     assert (first.lower, first.upper) == (11, 12)
     for each in (life, other):
-        counts: Collection = {}
-        for topic, key, value, _, diff in first.updates:
-            if topic == each.written.name:
-                counts[key, value] = counts.get((key, value), 0) + diff
-        assert {data: count for data, count in counts.items() if count} == each.at[11]
+        own = [update for update in first.updates if update.topic == each.written.name]
+        assert summed(((u.key, u.value), u.diff) for u in own) == each.at[11]
 
 
 def test_the_command_compacts_deletes_and_says_so(life: Life, command: Command) -> None:

@@ -1,7 +1,5 @@
 """Alt/Neu times are a lattice, and differentiate and integrate undo each other."""
 
-from collections import Counter
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +14,7 @@ from ikebana.arrangements.update import (
     integrate,
     neu,
 )
+from support.sums import summed
 
 TIMES = st.builds(AltNeu, st.integers(0, 4), neu=st.booleans())
 UPDATES = st.lists(
@@ -71,12 +70,9 @@ def test_a_differentiated_update_lives_for_an_instant(updates: list[Update[str]]
     instants = differentiate(updates)
 
     for time in range(6):
-        own = Counter[str]()
-        for data, at, diff in updates:
-            own[data] += diff if at == time else 0
-
+        own = summed((data, diff) for data, at, diff in updates if at == time)
         assert _there(instants, neu(time)) == {}
-        assert _there(instants, alt(time)) == {d: n for d, n in own.items() if n}
+        assert _there(instants, alt(time)) == own
 
 
 @given(UPDATES, UPDATES)
@@ -90,22 +86,17 @@ def test_an_as_of_join_is_a_join_between_the_two(
             # A plain time is Alt here: what happens at the update's own time is seen.
             met.append(Instant((data, other), at.join(alt(time)), diff * count))
 
-    expected = Counter[tuple[tuple[str, str], int]]()
-    for data, time, diff in left:
-        for other, count in accumulate(right, time).items():
-            expected[(data, other), time] += diff * count
-    found = Counter[tuple[tuple[str, str], int]]()
-    for pair, time, diff in integrate(_consolidated(met)):
-        found[pair, time] += diff
-
-    assert {k: n for k, n in found.items() if n} == {k: n for k, n in expected.items() if n}
+    assert summed(
+        ((pair, time), diff) for pair, time, diff in integrate(_consolidated(met))
+    ) == summed(
+        (((data, other), time), diff * count)
+        for data, time, diff in left
+        for other, count in accumulate(right, time).items()
+    )
 
 
 def _there(instants: list[Instant], time: AltNeu) -> dict[str, int]:
-    sums = Counter[str]()
-    for data, at, diff in instants:
-        sums[data] += diff if at <= time else 0
-    return {data: count for data, count in sums.items() if count}
+    return summed((data, diff) for data, at, diff in instants if at <= time)
 
 
 def _consolidated(instants: list[Instant]) -> list[Instant]:

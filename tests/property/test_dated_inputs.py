@@ -19,6 +19,7 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.topics.batch_selection import ClosedProgress
 from ikebana.testing import Run, Topics
 from support.strategies import unhurried
+from support.sums import summed
 
 LATENESS = 5
 EVENTS = Plan(
@@ -43,10 +44,7 @@ Event = tuple[str, int, int]
 
 def consolidated(updates: Iterable[KeyedUpdate]) -> Counter[tuple[bytes | None, bytes, int]]:
     """The diffs by data and time."""
-    found: Counter[tuple[bytes | None, bytes, int]] = Counter()
-    for key, value, time, count in updates:
-        found[key, value, time] += count
-    return Counter({at: count for at, count in found.items() if count})
+    return summed(((key, value, time), count) for key, value, time, count in updates)
 
 
 def told(updates: Sequence[Any]) -> Counter[tuple[bytes | None, bytes, int]]:

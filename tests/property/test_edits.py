@@ -39,6 +39,7 @@ from support.edited_plans import (
     turned,
 )
 from support.strategies import few
+from support.sums import summed
 
 Collection = Counter[tuple[bytes | None, bytes]]
 DOMAINS: st.SearchStrategy[Domain] = st.sampled_from(["offset", "ingest", "dated", "dated"])
@@ -331,11 +332,11 @@ def collection(run: Run, output: str, as_of: int | None = None) -> Collection:
 
     Errors have the names of parts in the checkpoint, which are left out.
     """
-    found: Collection = Counter()
-    for key, value, time, diff in run.written.updates[output]:
-        if as_of is None or time <= as_of:
-            found[key, _WRITER.sub(b"", value) if output == ERRORS else value] += diff
-    return Counter({datum: count for datum, count in found.items() if count})
+    return summed(
+        ((key, _WRITER.sub(b"", value) if output == ERRORS else value), diff)
+        for key, value, time, diff in run.written.updates[output]
+        if as_of is None or time <= as_of
+    )
 
 
 def soon(run: Run, until: str) -> Collection:

@@ -21,6 +21,7 @@ from ikebana.processor.planning import progress
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.testing import Run, Topics
 from support.strategies import unhurried
+from support.sums import summed
 
 Pair = tuple[str, str | None]
 
@@ -91,12 +92,11 @@ def expected(state: dict[str, str]) -> dict[str, Counter[bytes]]:
 
 def accumulated(updates: Sequence[KeyedUpdate], time: int) -> Counter[bytes]:
     """What updates up to a time come to."""
-    counts: Counter[bytes] = Counter()
-    for update in updates:
-        if update.time <= time:
-            datum = (canonical.decode(update.key or b""), canonical.decode(update.value))
-            counts[canonical.encode(datum)] += update.diff
-    return Counter({datum: count for datum, count in counts.items() if count})
+    return summed(
+        (canonical.encode((canonical.decode(key or b""), canonical.decode(value))), diff)
+        for key, value, at, diff in updates
+        if at <= time
+    )
 
 
 upserts = st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(["x", "y", "z", None]))

@@ -31,6 +31,7 @@ from ikebana.testing import Run, Topics
 from support.delta_path_oracle import Datum
 from support.random_joins import COLUMNS, RELATIONS, Drawn, histories, nested_loops, queries
 from support.strategies import few
+from support.sums import summed
 
 END = 5
 SIZES = {"s": 3, "t": 9}
@@ -77,10 +78,7 @@ def begun(plan: Plan, choice: Random, shards: int) -> Run:
 
 
 def play(
-    run: Run,
-    history: Mapping[str, Sequence[Update[Datum]]],
-    choice: Random,
-    times: range,
+    run: Run, history: Mapping[str, Sequence[Update[Datum]]], choice: Random, times: range
 ) -> None:
     """The histories of some times in batches of any size, read at any time."""
     reached = dict.fromkeys(RELATIONS, times.start)
@@ -105,12 +103,11 @@ def played(
 
 def shown(updates: Iterable[KeyedUpdate], time: int) -> Counter[tuple[object, ...]]:
     """A join's results as of a time: the key, and the values in the order of their names."""
-    found: Counter[tuple[object, ...]] = Counter()
-    for key, value, at, change in updates:
-        if at <= time:
-            assert key is not None
-            found[json.loads(key), *json.loads(value).values()] += change
-    return Counter({datum: count for datum, count in found.items() if count})
+    return summed(
+        ((json.loads(key or b""), *json.loads(value).values()), change)
+        for key, value, at, change in updates
+        if at <= time
+    )
 
 
 @few
@@ -168,17 +165,15 @@ def as_of(
     seen = 1 if join.at == "alt" else 0
     remembered: dict[Datum, list[dict[Datum | None, int]]] = {}
     found: Counter[tuple[object, ...]] = Counter()
-    lefts: Counter[tuple[int, Datum]] = Counter()
-    for datum, time, change in history["r"]:
-        lefts[time, datum] += change
+    lefts = summed(((time, datum), change) for datum, time, change in history["r"])
 
     def met(left: Datum, time: int) -> dict[Datum | None, int]:
-        right: Counter[Datum | None] = Counter()
-        for datum, at, change in history["s"]:
-            is_match = left[0] is not None and left[0] == datum[0]
-            if at < time + seen and is_match and _passes(left, datum):
-                right[datum] += change
-        matches = {datum: count for datum, count in right.items() if count}
+        matches: dict[Datum | None, int] = summed(
+            (datum, change)
+            for datum, at, change in history["s"]
+            if at < time + seen and left[0] is not None and left[0] == datum[0]
+            if _passes(left, datum)
+        )
         return matches or ({None: 1} if join.outer else {})
 
     def emit(left: Datum, time: int, matches: dict[Datum | None, int], change: int) -> None:
@@ -237,10 +232,9 @@ def test_an_as_of_join_is_its_definition(
 
     run = played(plan_of(join), history, choice, shards)
 
-    found: Counter[tuple[object, ...]] = Counter()
-    for _, value, time, change in run.written.updates["q"]:
-        found[time, *json.loads(value).values()] += change
-    assert {at: count for at, count in found.items() if count} == as_of(history, join)
+    updates = run.written.updates["q"]
+    found = summed(((u.time, *json.loads(u.value).values()), u.diff) for u in updates)
+    assert found == as_of(history, join)
 
 
 @few
@@ -271,11 +265,7 @@ def test_joins_that_share_arrangements_are_what_each_is_alone(
     st.integers(1, 2),
 )
 def test_a_join_that_is_new_begins_with_all_that_was_there(
-    drawn: Drawn,
-    history: dict[str, list[Update[Datum]]],
-    begin: int,
-    choice: Random,
-    shards: int,
+    drawn: Drawn, history: dict[str, list[Update[Datum]]], begin: int, choice: Random, shards: int
 ) -> None:
     """It asks the arrangements of one that runs, which goes on; and then that one is removed."""
     inputs = list(drawn.join.inputs)

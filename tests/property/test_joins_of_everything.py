@@ -7,7 +7,7 @@ time, computed anew from what the inputs hold then.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import product
 from random import Random
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from ikebana.processor.planning.plan import Operator
 from ikebana.processor.topics.batch_selection import ClosedProgress
 from ikebana.testing import Run, Topics
 from support.strategies import few
+from support.sums import summed
 
 # (key, x, y)
 Row = tuple[Any, Any, Any]
@@ -327,16 +328,11 @@ def play(run: Run, upserts: Upserted, changes: Changed, choice: Random) -> Itera
 
 
 def shown(run: Run, name: str, time: int) -> dict[Row, int]:
-    found: Rows = Counter()
-    for key, value, at, change in run.written.updates[f"{name}_out"]:
-        if at <= time:
-            row = canonical.decode(value)
-            found[canonical.decode(key or b"null"), row["x"], row["y"]] += change
-    return nonzero(found)
-
-
-def nonzero(rows: Mapping[Row, int]) -> dict[Row, int]:
-    return {row: count for row, count in rows.items() if count}
+    updates = [u for u in run.written.updates[f"{name}_out"] if u.time <= time]
+    rows = (
+        (canonical.decode(u.key or b"null"), canonical.decode(u.value), u.diff) for u in updates
+    )
+    return summed(((key, row["x"], row["y"]), diff) for key, row, diff in rows)
 
 
 @few
@@ -357,4 +353,4 @@ def test_joins_of_everything_are_their_definitions_at_every_time(
         assert run.written.updates["errors"] == []
     for time in range(2 * END):
         for name in ("j", "k", "of_k") if is_counted else ("j", "k"):
-            assert shown(run, name, time) == nonzero(held[time][name]), (name, time)
+            assert shown(run, name, time) == summed(held[time][name].items()), (name, time)

@@ -13,6 +13,7 @@ from ikebana.serving.aligned import AlignedBatch, Follower, InMemory, TopicUpdat
 from ikebana.serving.as_of_join import JoinedUpdate, as_of_join
 from ikebana.serving.reads import LocalReads
 from support.served_topics import MemoryTopics, caught_up, serving
+from support.sums import summed
 
 KEYS = st.sampled_from([b"a", b"b", b"c"])
 UPDATES = st.lists(
@@ -80,17 +81,18 @@ def test_each_update_meets_the_values_of_its_time(
 
     expected: Counter[tuple[KeyedUpdate, bytes | None]] = Counter()
     for order in orders:
-        values: Counter[bytes] = Counter()
-        for price in prices:
-            if price.key == order.key and price.time <= order.time - (at == "neu"):
-                values[price.value] += price.diff
         plain = order._replace(diff=1)
-        some = {value: count for value, count in values.items() if count}
+        some = summed(
+            (price.value, price.diff)
+            for price in prices
+            if price.key == order.key and price.time <= order.time - (at == "neu")
+        )
         for value, count in some.items():
             expected[plain, value] += order.diff * count
         if outer and not some:
             expected[plain, None] += order.diff
-    got: Counter[tuple[KeyedUpdate, bytes | None]] = Counter()
-    for left, seen, diff in found:
-        got[KeyedUpdate(left.key, left.value, left.time, 1), seen] += diff
-    assert {k: n for k, n in got.items() if n} == {k: n for k, n in expected.items() if n}
+    got = summed(
+        ((KeyedUpdate(left.key, left.value, left.time, 1), seen), diff)
+        for left, seen, diff in found
+    )
+    assert got == summed(expected.items())

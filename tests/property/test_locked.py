@@ -22,6 +22,7 @@ from ikebana.processor.kernels.half_join import LookupRow, Match, half_join
 from support.relation_batches import diffs, keys, matched
 from support.stores import CountingStore, entries, reopened
 from support.strategies import unhurried
+from support.sums import summed
 
 END = 40
 KEY = b'"k"'
@@ -120,12 +121,9 @@ def ran(
     return store, found.matches, found.errors
 
 
-def summed(matches: Iterable[Match]) -> Counter[Match]:
+def consolidated(matches: Iterable[Match]) -> Counter[Match]:
     """The diffs of equal matches of one time."""
-    found = Counter[Match]()
-    for match in matches:
-        found[match._replace(diff=0)] += match.diff
-    return Counter({match: diff for match, diff in found.items() if diff})
+    return summed((match._replace(diff=0), match.diff) for match in matches)
 
 
 def failed(errors: Iterable[KeyedUpdate]) -> Counter[tuple[bytes | None, int]]:
@@ -166,7 +164,7 @@ def test_a_retraction_takes_back_the_latest_insertion(
     _, matches, errors = ran(left, right, ends, between=reopened, **how)
 
     expected, missing = defined(left, right, **how)
-    assert summed(matches) == expected
+    assert consolidated(matches) == expected
     assert failed(errors) == missing
     assert all(match.diff for match in matches)
 
@@ -228,7 +226,7 @@ def test_what_is_all_retracted_leaves_nothing(
 
     assert entries(store) == []
     assert errors == []
-    assert summed(match._replace(time=0) for match in matches) == {}
+    assert consolidated(match._replace(time=0) for match in matches) == {}
 
 
 @unhurried

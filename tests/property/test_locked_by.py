@@ -10,6 +10,7 @@ from ikebana import AsOfJoin, Column, Input, JoinInput, Output, Plan, Upsert
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.planning.joins.query import At
 from support.strategies import unhurried
+from support.sums import summed
 
 TIMES = 8
 _LEFT = ("product", "state", "note")
@@ -172,8 +173,9 @@ def test_a_row_has_what_it_met_when_a_column_of_its_lock_changed_last(
 
     expected = defined(left, right, locked_by, at, outer=outer, by_state=by_state)
     for time in range(TIMES):
-        shown: _Shown = Counter()
-        for (key, value), when, diff in updates:
-            if when <= time:
-                shown[key, value["note"], value["price"]] += diff
-        assert {row: count for row, count in shown.items() if count} == expected[time]
+        shown = summed(
+            ((key, value["note"], value["price"]), diff)
+            for (key, value), when, diff in updates
+            if when <= time
+        )
+        assert shown == expected[time]

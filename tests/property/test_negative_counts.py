@@ -26,6 +26,7 @@ from ikebana.processor.relational.sql import sql_operators
 from ikebana.processor.topics.batch_selection import ClosedProgress
 from ikebana.testing import Run, Topics
 from support.strategies import few
+from support.sums import summed
 
 END = 5
 COLUMNS = (Column("a", "BIGINT"), Column("b", "BIGINT"))
@@ -45,13 +46,6 @@ def there(count: int) -> int:
     return max(count, 0)
 
 
-def nonzero(rows: Iterable[tuple[Row, int]]) -> Rows:
-    found: Rows = Counter()
-    for row, count in rows:
-        found[row] += count
-    return Counter({row: count for row, count in found.items() if count})
-
-
 def distinct(rows: Rows) -> Rows:
     return Counter({row: 1 for row, count in rows.items() if count > 0})
 
@@ -66,7 +60,7 @@ def groups(rows: Rows) -> dict[Any, Rows]:
 
 def counted(rows: Rows) -> Row:
     """What aggregates of b come to."""
-    values = nonzero(((b,), n) for (_, b), n in rows.items() if b is not None)
+    values = summed(((b,), n) for (_, b), n in rows.items() if b is not None)
     held = [b for (b,), n in values.items() if n > 0]
     total, added = sum(b * n for (b,), n in values.items()), sum(values.values())
     return (
@@ -142,7 +136,7 @@ def semi(met: Callable[[Row, Row], bool], *, anti: bool = False) -> "Definition"
         return sum(count for other, count in right.items() if met(row, other)) > 0
 
     def means(left: Rows, right: Rows) -> Rows:
-        return nonzero((row, count) for row, count in left.items() if is_met(row, right) != anti)
+        return summed((row, count) for row, count in left.items() if is_met(row, right) != anti)
 
     return means
 
@@ -155,7 +149,7 @@ def outer(met: Callable[[Row, Row], bool], *, full: bool = False) -> "Definition
             found += [
                 ((None, None, row[1]), n) for row, n in right.items() if not meets(row, left, met)
             ]
-        return nonzero(found)
+        return summed(found)
 
     return means
 
@@ -165,7 +159,7 @@ def each(take: Callable[[int, int], int]) -> "Definition":
 
     def means(left: Rows, right: Rows) -> Rows:
         rows = left.keys() | right.keys()
-        return nonzero((row, take(there(left[row]), there(right[row]))) for row in rows)
+        return summed((row, take(there(left[row]), there(right[row]))) for row in rows)
 
     return means
 
@@ -183,7 +177,7 @@ def sessions(rows: Rows) -> Rows:
             for first, last in zip(firsts, lasts, strict=True)
             if row[1] is not None and first <= row[1] <= last
         ]
-    return nonzero(found)
+    return summed(found)
 
 
 Definition = Callable[[Rows, Rows], Rows]
@@ -198,15 +192,15 @@ QUERIES: dict[str, tuple[str, Definition]] = {
             {row: n for row, n in x.items() if row[0] is not None and row[0] > 0}
         ),
     ),
-    "select": ("SELECT a FROM x", lambda x, _: nonzero(((a,), n) for (a, _), n in x.items())),
+    "select": ("SELECT a FROM x", lambda x, _: summed(((a,), n) for (a, _), n in x.items())),
     "distinct": ("SELECT DISTINCT a, b FROM x", lambda x, _: distinct(x)),
     "union all": (
         "SELECT a, b FROM x UNION ALL SELECT a, b FROM y",
-        lambda x, y: nonzero([*x.items(), *y.items()]),
+        lambda x, y: summed([*x.items(), *y.items()]),
     ),
     "union": (
         "SELECT a, b FROM x UNION SELECT a, b FROM y",
-        lambda x, y: distinct(nonzero([*x.items(), *y.items()])),
+        lambda x, y: distinct(summed([*x.items(), *y.items()])),
     ),
     "except": (
         "SELECT a, b FROM x EXCEPT SELECT a, b FROM y",
@@ -244,7 +238,7 @@ QUERIES: dict[str, tuple[str, Definition]] = {
     ),
     "join": (
         "SELECT x.a, x.b, y.b AS c FROM x JOIN y ON x.a = y.a",
-        lambda x, y: nonzero(((*one, other[1]), n) for one, other, n in combined(x, y, equal)),
+        lambda x, y: summed(((*one, other[1]), n) for one, other, n in combined(x, y, equal)),
     ),
     "exists": (
         "SELECT a, b FROM x WHERE EXISTS (SELECT 1 FROM y WHERE y.a = x.a)",
@@ -342,16 +336,16 @@ def played(plan: Plan, changes: Sequence[Change], choice: Random, shards: int) -
 def held(changes: Sequence[Change], time: int) -> dict[str, Rows]:
     """What the collections are at a time."""
     found = {
-        name: nonzero((row, n) for of, row, at, n in changes if of == name and at <= time)
+        name: summed((row, n) for of, row, at, n in changes if of == name and at <= time)
         for name in ("d", "e")
     }
     found["less"] = Counter({row: -n for row, n in found["e"].items()})
-    found["rest"] = nonzero([*found["d"].items(), *found["less"].items()])
+    found["rest"] = summed([*found["d"].items(), *found["less"].items()])
     return found
 
 
 def shown(updates: Iterable[KeyedUpdate], time: int) -> Rows:
-    return nonzero(
+    return summed(
         (tuple(canonical.decode(u.value).values()), u.diff) for u in updates if u.time <= time
     )
 

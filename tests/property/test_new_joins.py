@@ -19,6 +19,7 @@ from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.planning.plan import TimeDomain
 from ikebana.testing import Run, Topics
 from support.strategies import few
+from support.sums import summed
 
 COLUMNS = {"o": ("id", "c", "n"), "c": ("id", "n")}
 PAIR = (JoinInput("o", "o"), JoinInput("c", "c"))
@@ -124,9 +125,7 @@ def test_new_joins_are_their_definition_whatever_comes_meanwhile(
 
 def shown(updates: Iterable[KeyedUpdate]) -> Counter[tuple[object, ...]]:
     """The rows that updates come to."""
-    found: Counter[tuple[object, ...]] = Counter()
-    for key, value, _, diff in updates:
-        assert key is not None
-        fields = tuple(sorted(canonical.decode(value).items()))
-        found[canonical.decode(key), fields] += diff
-    return Counter({row: count for row, count in found.items() if count})
+    return summed(
+        ((canonical.decode(key or b""), tuple(sorted(canonical.decode(value).items()))), diff)
+        for key, value, _, diff in updates
+    )

@@ -17,6 +17,7 @@ from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.testing import Run
 from support import edited_runs
 from support.strategies import unhurried
+from support.sums import summed
 
 TOPICS = ("orders", "more")
 # What the state has of a row, narrower and wider, and of all rows or some.
@@ -154,11 +155,12 @@ class Reading:
     def judge(self) -> int:
         upper = self.run.frontier("slim")
         for as_of in range(self.since, upper):
-            found: Counter[str] = Counter()
-            for data, time, diff in self.run.updates("slim"):
-                if time <= as_of:
-                    found[json.dumps(data, sort_keys=True)] += diff
-            assert {k: v for k, v in found.items() if v} == self.expected(as_of), as_of
+            found = summed(
+                (json.dumps(data, sort_keys=True), diff)
+                for data, time, diff in self.run.updates("slim")
+                if time <= as_of
+            )
+            assert found == self.expected(as_of), as_of
         return upper
 
 

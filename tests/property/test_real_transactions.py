@@ -15,6 +15,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.debezium_position import Boundaries
 from ikebana.testing import Run, Topics
 from support.strategies import unhurried
+from support.sums import summed
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "debezium_transactions"
 TABLES = ("accounts", "entries")
@@ -118,11 +119,9 @@ def test_at_every_time_transactions_are_whole(
     for time in times:
         for output in run.plan.outputs:
             table = output.name.partition("_")[0]
-            counts: Counter[bytes] = Counter()
-            for _, value, at, diff in run.written.updates[output.name]:
-                if at <= time:
-                    counts[value] += diff
-            assert +counts == Counter(map(canonical.encode, wanted[time][table].values()))
+            updates = run.written.updates[output.name]
+            counts = summed((each.value, each.diff) for each in updates if each.time <= time)
+            assert counts == Counter(map(canonical.encode, wanted[time][table].values()))
 
 
 @pytest.mark.parametrize("readers", [1, 2])

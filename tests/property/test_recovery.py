@@ -24,6 +24,7 @@ from support.edited_plans import (
     plan_of,
     records,
 )
+from support.sums import summed
 
 DOMAINS: st.SearchStrategy[Domain] = st.sampled_from(["offset", "ingest"])
 Collection = Counter[tuple[bytes | None, bytes]]
@@ -203,8 +204,5 @@ def fresh(run: Run) -> Run:
 
 def collection(run: Run, output: str, before: int | None = None) -> Collection:
     """What an output's updates before a time come to."""
-    found: Collection = Counter()
-    for key, value, time, change in run.written.updates[output]:
-        if before is None or time < before:
-            found[key, value] += change
-    return Counter({datum: count for datum, count in found.items() if count})
+    updates = run.written.updates[output]
+    return summed(((u.key, u.value), u.diff) for u in updates if before is None or u.time < before)

@@ -8,17 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana import (
-    Column,
-    Concat,
-    EventTime,
-    Input,
-    Output,
-    Plan,
-    Reduce,
-    Upsert,
-    evaluate,
-)
+from ikebana import Column, Concat, EventTime, Input, Output, Plan, Reduce, Upsert, evaluate
 from ikebana.codecs import canonical, cdcv2, diff
 from ikebana.codecs.diff import ProgressRecord
 from ikebana.processor.base.rows import KeyedUpdate
@@ -27,6 +17,7 @@ from ikebana.processor.topics.event_time import Where
 from ikebana.testing import Run, Topics
 from support.dated_upserts import Play, dated
 from support.strategies import unhurried
+from support.sums import summed
 
 LATENESS = 5
 
@@ -58,11 +49,7 @@ def row(time: int, value: int) -> bytes:
 
 def sums(updates: list[KeyedUpdate], before: int) -> Counter[tuple[bytes | None, bytes, int]]:
     """The diffs by data and time, of times before one."""
-    found: Counter[tuple[bytes | None, bytes, int]] = Counter()
-    for key, value, time, count in updates:
-        if time < before:
-            found[key, value, time] += count
-    return Counter({at: count for at, count in found.items() if count})
+    return summed(((u.key, u.value, u.time), u.diff) for u in updates if u.time < before)
 
 
 steps = st.lists(

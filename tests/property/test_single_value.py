@@ -14,6 +14,7 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.kernels import single_value
 from ikebana.processor.kernels.single_value import COUNT_REASON, MANY_REASON, NO_KEY_REASON
+from support.sums import summed
 
 K1, K2, A, B, C = b"1", b"2", b'"a"', b'"b"', b'"c"'
 UPDATES = st.lists(
@@ -38,11 +39,7 @@ def reason_of(rows: Counter[bytes]) -> str | None:
 
 def rows_at(updates: Iterable[KeyedUpdate], key: bytes | None, time: int) -> Counter[bytes]:
     """The collection of a key at a time."""
-    rows: Counter[bytes] = Counter()
-    for update in updates:
-        if update.key == key and update.time <= time:
-            rows[update.value] += update.diff
-    return Counter({row: count for row, count in rows.items() if count})
+    return summed((u.value, u.diff) for u in updates if u.key == key and u.time <= time)
 
 
 def run(

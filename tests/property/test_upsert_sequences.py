@@ -14,6 +14,7 @@ from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.kernels import upsert as kernel
 from support.strategies import unhurried
+from support.sums import summed
 
 
 class Said(NamedTuple):
@@ -73,12 +74,9 @@ def chunk(history: Iterable[tuple[int, Said]], *, partition: int = 0) -> Upserts
     return made
 
 
-def summed(updates: Iterable[KeyedUpdate], as_of: int) -> Counter[tuple[bytes | None, bytes]]:
+def emitted(updates: Iterable[KeyedUpdate], as_of: int) -> Counter[tuple[bytes | None, bytes]]:
     """A collection by its updates."""
-    found = Counter[tuple[bytes | None, bytes]]()
-    for key, value, time, diff in updates:
-        found[key, value] += diff if time <= as_of else 0
-    return Counter({pair: count for pair, count in found.items() if count})
+    return summed(((u.key, u.value), u.diff) for u in updates if u.time <= as_of)
 
 
 @unhurried
@@ -99,7 +97,7 @@ def test_the_greatest_sequence_counts_at_every_time(history: list[Said], cuts: l
         assert len(found.outdated_at) == min(found.outdated, 5)
 
     for as_of in range(4):
-        assert summed(updates, as_of) == collection(history, as_of)
+        assert emitted(updates, as_of) == collection(history, as_of)
     assert left_out == outdated(history)
 
 
@@ -116,7 +114,7 @@ def test_batches_of_one_time_are_one_after_the_other(history: list[Said], cuts: 
         found = kernel.step(store, [made], Interval(time, time + 1))
         updates += found.updates
         placed += own
-        assert summed(updates, time) == collection(placed, time)
+        assert emitted(updates, time) == collection(placed, time)
 
 
 @unhurried
@@ -128,7 +126,7 @@ def test_the_order_within_a_key_does_not_matter(data: st.DataObject, history: li
     ends = []
     for order in (numbered, mixed):
         changes = kernel.step(MemoryStore(), [chunk(enumerate(order))], Interval(0, 1))
-        ends.append(summed(changes.updates, 0))
+        ends.append(emitted(changes.updates, 0))
 
     assert ends[0] == ends[1] == collection(numbered, 0)
 

@@ -21,6 +21,7 @@ from ikebana.processor.base.diff_reader import (
 )
 from ikebana.processor.base.verify import Summary, Verifier
 from support.strategies import few
+from support.sums import summed
 
 PARTITIONS = 3
 
@@ -208,10 +209,7 @@ PROMISES: list[Promise] = ["upserts", "collection", "changes"]
 def test_a_good_stream_is_ok_however_it_is_read(promise: Promise, data: st.DataObject) -> None:
     """The verdict and the sums are those of the stream, for portions of any size."""
     topic = laid_out(data.draw(batches(promise)), promise)
-    sums: Counter[tuple[bytes | None, bytes]] = Counter()
-    for update in topic.records:
-        sums[update.key, update.value] += update.diff
-    left = {datum: count for datum, count in sums.items() if count}
+    left = summed(((update.key, update.value), update.diff) for update in topic.records)
     verifier = verified(topic, data.draw(st.integers(1, 30)))
     summary = verifier.summary()
 

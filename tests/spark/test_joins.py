@@ -14,6 +14,7 @@ import pytest
 
 from support.output_judge import committed, progress_of
 from support.pipeline_processes import WrittenOver
+from support.sums import summed
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
@@ -137,14 +138,14 @@ def shop_sections(pipeline: str) -> dict[str, Any]:
 def rows_of(servers: str, topic: str, columns: Sequence[str]) -> Counter[Row]:
     """The rows of a diff topic, which its progress covers: columns of its values or its keys."""
     decode = msgspec.json.Decoder(float_hook=Decimal).decode
-    rows: Counter[Row] = Counter()
+    rows: list[tuple[Row, int]] = []
     upper = progress_of(servers, topic)[-1].upper
     for message in committed(servers, topic):
         headers = dict(message.headers())
         assert int(headers["time"]) < upper
         row = {**decode(message.key()), **decode(message.value())}
-        rows[tuple(row[column] for column in columns)] += int(headers["diff"])
-    return Counter({row: count for row, count in rows.items() if count})
+        rows.append((tuple(row[column] for column in columns), int(headers["diff"])))
+    return summed(rows)
 
 
 def answer(database: duckdb.DuckDBPyConnection, query: str) -> Counter[Row]:

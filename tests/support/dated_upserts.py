@@ -7,6 +7,7 @@ from ikebana import Column, EventTime, Input, Plan
 from ikebana.codecs import canonical
 from ikebana.processor.checkpoint import parts
 from ikebana.testing import Run, Topics
+from support.sums import summed
 
 Row = tuple[Any, ...]
 
@@ -54,20 +55,14 @@ class Play:
 
     def shown(self, output: str, time: int) -> dict[Row, int]:
         """The rows of an output at a time, each as often as it is there."""
-        found: Counter[Row] = Counter()
-        for *row, at, change in self.updates(output):
-            if at <= time:
-                found[tuple(row)] += change
-        return {row: count for row, count in found.items() if count}
+        updates = self.updates(output)
+        return summed((tuple(row), change) for *row, at, change in updates if at <= time)
 
     def updates(self, output: str) -> list[Row]:
         """The consolidated (key, values in order of their names, time, diff), in order of time."""
-        sums: Counter[tuple[bytes | None, bytes, int]] = Counter()
-        for key, value, at, change in self.run.written.updates[output]:
-            sums[key, value, at] += change
-        found = [
-            (*row(key, value), at, change) for (key, value, at), change in sums.items() if change
-        ]
+        updates = self.run.written.updates[output]
+        sums = summed(((u.key, u.value, u.time), u.diff) for u in updates)
+        found = [(*row(key, value), at, change) for (key, value, at), change in sums.items()]
         return sorted(found, key=lambda update: (update[-2], repr(update)))
 
     def errors(self) -> list[Row]:

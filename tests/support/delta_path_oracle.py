@@ -30,6 +30,7 @@ from ikebana.processor.planning.joins.paths import (
 )
 from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.relations import Relation
+from support.sums import summed
 
 Datum = tuple[Any, ...]
 Row = dict[str, Any]
@@ -83,11 +84,7 @@ class _Group(NamedTuple):
 
     def as_of(self, time: int, *, sees_equal: bool) -> dict[Datum, int]:
         """The data, each as often as it is there."""
-        found: dict[Datum, int] = {}
-        for datum, at, diff in self.updates:
-            if at < time or (at == time and sees_equal):
-                found[datum] = found.get(datum, 0) + diff
-        return {datum: count for datum, count in found.items() if count}
+        return summed((datum, diff) for datum, at, diff in self.updates if at < time + sees_equal)
 
 
 _NOTHING = _Group([])

@@ -6,6 +6,7 @@ from ikebana import Plan
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.planning.edits import Edit, edit_of
 from ikebana.testing import Run
+from support.sums import summed
 
 Collection = Counter[tuple[bytes | None, bytes]]
 
@@ -39,8 +40,5 @@ def collection(run: Run, output: str, as_of: int | None = None) -> Collection:
 
 def sums(run: Run, output: str, as_of: int | None = None) -> Collection:
     """The sums of an output's diffs up to a time, where they are not 0."""
-    found: Collection = Counter()
-    for key, value, time, diff in run.written.updates[output]:
-        if as_of is None or time <= as_of:
-            found[key, value] += diff
-    return Counter({datum: count for datum, count in found.items() if count})
+    updates = run.written.updates[output]
+    return summed(((u.key, u.value), u.diff) for u in updates if as_of is None or u.time <= as_of)

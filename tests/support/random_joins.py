@@ -13,6 +13,7 @@ from ikebana.processor.linear.scope import Scope
 from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput, Strategy
 from ikebana.processor.planning.relations import Relation
 from support.delta_path_oracle import Datum
+from support.sums import summed
 
 COLUMNS = ("x", "y", "z")
 SCOPE = Scope(dict.fromkeys(COLUMNS, "BIGINT"))
@@ -187,7 +188,7 @@ def nested_loops(
         if all(condition.holds(rows) is True for condition in drawn.conditions):
             shown = tuple(value.of(rows) for value in drawn.shown)
             found[shown] += math.prod(count for _, count in combination)
-    return {datum: count for datum, count in found.items() if count}
+    return summed(found.items())
 
 
 def histories() -> st.SearchStrategy[dict[str, list[Update[Datum]]]]:

@@ -1,6 +1,5 @@
 """Random closed batches of a collection, and what a reader has to find of them."""
 
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 from ikebana.arrangements.shared_rocks import SharedDatabase
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.serving.arrangement import Closed, Retention, ServedArrangement
+from support.sums import summed
 
 # Bytes at which an encoding of prefixes could go wrong.
 KEYS = st.lists(st.sampled_from([0, 1, 2, 97, 254, 255]), max_size=3).map(bytes)
@@ -54,11 +54,7 @@ class Oracle:
 
     def collection(self, time: int) -> dict[tuple[bytes | None, bytes], int]:
         """Add up all updates at or before a time."""
-        counts: Counter[tuple[bytes | None, bytes]] = Counter()
-        for key, value, at, diff in self.updates:
-            if at <= time:
-                counts[key, value] += diff
-        return {data: count for data, count in counts.items() if count}
+        return summed(((u.key, u.value), u.diff) for u in self.updates if u.time <= time)
 
     def values(self, key: bytes, time: int) -> dict[bytes, int]:
         """The values of one key as of a time."""
@@ -67,11 +63,8 @@ class Oracle:
 
     def changes(self, above: int, upto: int) -> dict[tuple[bytes | None, bytes, int], int]:
         """The consolidated updates with `above < time <= upto`."""
-        counts: Counter[tuple[bytes | None, bytes, int]] = Counter()
-        for key, value, at, diff in self.updates:
-            if above < at <= upto:
-                counts[key, value, at] += diff
-        return {change: diff for change, diff in counts.items() if diff}
+        some = (update for update in self.updates if above < update.time <= upto)
+        return summed(((u.key, u.value, u.time), u.diff) for u in some)
 
 
 def arrangement(path: Path, retain: int = 10**6) -> ServedArrangement:

@@ -19,6 +19,7 @@ from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational.making import KnownRelations
 from ikebana.processor.relational.sql import sql_operators
+from support.sums import summed
 
 Tables = Mapping[str, Mapping[str, str]]
 """The types of columns, by table."""
@@ -91,10 +92,7 @@ def tables_at(changes: Mapping[str, Sequence[Change]], time: int) -> dict[str, l
 
 
 def answer(
-    tables: Tables,
-    contents: Mapping[str, Iterable[Mapping[str, Any]]],
-    query: str,
-    now: int = 0,
+    tables: Tables, contents: Mapping[str, Iterable[Mapping[str, Any]]], query: str, now: int = 0
 ) -> tuple[list[str], Counter[Row]]:
     """What DuckDB answers over the rows of tables: the columns, and the rows with their counts.
 
@@ -163,11 +161,11 @@ def assert_answered(
 
 def shown_at(updates: Iterable[Update[Any]], names: Sequence[str], time: int) -> Counter[Row]:
     """The rows of a view at a time, with their counts."""
-    found: Counter[Row] = Counter()
-    for (_, value), at, diff in updates:
-        if at <= time:
-            found[tuple(plain(value[name]) for name in names)] += diff
-    return Counter({row: count for row, count in found.items() if count})
+    return summed(
+        (tuple(plain(value[name]) for name in names), diff)
+        for (_, value), at, diff in updates
+        if at <= time
+    )
 
 
 def rows_at(updates: Iterable[Update[Any]], time: int) -> list[Any]:

@@ -12,6 +12,7 @@ from ikebana.processor.planning.edits import edit_of
 from ikebana.processor.planning.plan import ERRORS
 from ikebana.testing import Run, Topics
 from support import edited_runs
+from support.sums import summed
 
 INPUTS = {
     "orders": "{topic: orders, format: json, columns: {n: BIGINT}}",
@@ -62,9 +63,7 @@ def send(run: Run, topic: str, key: int | bytes, row: Any, time: int | None = No
 
 def errors(run: Run) -> Counter[str]:
     """What the error topic comes to, by the reason; nothing is negative."""
-    found: Counter[bytes] = Counter()
-    for _, value, _, diff in run.written.updates[ERRORS]:
-        found[value] += diff
+    found = summed((update.value, update.diff) for update in run.written.updates[ERRORS])
     assert all(count >= 0 for count in found.values()), found
     return Counter(json.loads(value)["reason"] for value in found.elements())
 

@@ -16,6 +16,7 @@ from ikebana.processor.topics.batch_selection import ClosedProgress, MintingStat
 from ikebana.processor.topics.reclock import BatchTrigger, mint
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.testing import Run, Topics
+from support.sums import summed
 
 NOW = 1_700_000_000_000
 COLUMNS = (Column("t", "BIGINT"), Column("v", "BIGINT"))
@@ -161,12 +162,12 @@ def shown(run: Run, *, times: bool) -> dict[str, Counter[tuple[object, ...]]]:
     """The sums of all outputs, with their times if these do not come from the clock."""
     found: dict[str, Counter[tuple[object, ...]]] = {}
     for name, made in run.written.updates.items():
-        sums: Counter[tuple[object, ...]] = Counter()
+        sums: list[tuple[tuple[object, ...], int]] = []
         for key, value, time, change in made:
             if name == "errors":
                 value = canonical.encode(canonical.decode(value)["reason"])
-            sums[key, value, time if times else 0] += change
-        found[name] = Counter({at: count for at, count in sums.items() if count})
+            sums.append(((key, value, time if times else 0), change))
+        found[name] = summed(sums)
     return found
 
 

@@ -1,6 +1,5 @@
 """Outputs with one value a key read back: the updates that they were written of."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from ikebana.processor.base.verify import batch_offence
 from ikebana.processor.kafka import client
 from ikebana.processor.kafka.diff_topic import OutputReader, output_reader
 from ikebana.processor.kafka.following import can_go_on
+from support.sums import summed
 
 Fact = tuple[bytes | None, bytes, int, int]
 # What each key has at each of some times, or nothing.
@@ -185,11 +185,7 @@ def test_a_row_that_had_other_columns_is_taken_away(form: str, before: str, afte
 
     found = read_back(form, messages, *(shape_of(form, shape) for shape in shapes))
 
-    sums = Counter[tuple[bytes | None, bytes]]()
-    for key, row, _, count in found:
-        sums[key, row] += count
-    assert {pair: count for pair, count in sums.items() if count} == {(b"1", new_row): 1}
-    assert not any(count < 0 for count in sums.values())
+    assert summed(((key, row), count) for key, row, _, count in found) == {(b"1", new_row): 1}
 
 
 @pytest.mark.parametrize("form", IN_AVRO)

@@ -16,6 +16,7 @@ from ikebana.processor.linear.chain import AT_ONCE, Chain, ChainResult, Growing,
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Call, Sql
 from ikebana.processor.planning import progress
+from support.sums import summed
 
 SCOPE = Scope({KEY: "JSON", VALUE: "JSON", "n": "BIGINT"})
 UNNEST = Sql(flat_map=("each", "range(n)"), select=(("e", "each"),))
@@ -35,11 +36,8 @@ def steps(*found: Sql | Call) -> Chain:
 
 
 def whole(passed: list[ChainResult]) -> Counter[tuple[bytes | None, bytes, int]]:
-    found: Counter[tuple[bytes | None, bytes, int]] = Counter()
-    for part in passed:
-        for key, value, time, diff in part.updates:
-            found[key, value, time] += diff
-    return found
+    updates = [update for part in passed for update in part.updates]
+    return summed(((u.key, u.value, u.time), u.diff) for u in updates)
 
 
 @pytest.mark.parametrize("step", [UNNEST, Call("flat_map", repeat)], ids=["sql", "python"])

@@ -1,12 +1,11 @@
 """What a join takes away of rows that have no key, as those of an input in `mode: append`."""
 
-from collections import Counter
-
 import pytest
 
 from ikebana.codecs import canonical
 from ikebana.testing import Run
 from support import edited_shops
+from support.sums import summed
 
 
 def run_of(operator: str) -> Run:
@@ -56,9 +55,7 @@ def test_what_is_taken_away_is_what_was_there(operator: str, expected: list[str]
     run.read()
 
     # As written: a message without a key is another one than that with the key null.
-    found: Counter[tuple[bytes | None, bytes]] = Counter()
-    for key, value, _, diff in run.written.updates["o"]:
-        found[key, value] += diff
+    found = summed(((u.key, u.value), u.diff) for u in run.written.updates["o"])
     assert min(found.values()) >= 0
     shown = [str(canonical.decode(value)) for (_, value), n in found.items() for _ in range(n)]
     assert sorted(shown) == sorted(expected)

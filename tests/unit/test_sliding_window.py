@@ -5,6 +5,7 @@ from collections import Counter
 from ikebana import Column, Input, Linear, Output, Plan, Reduce, Upsert, steps
 from ikebana.codecs import canonical
 from ikebana.testing import Run, Topics
+from support.sums import summed
 
 DAY = 86_400_000
 MONTH = 30 * DAY
@@ -33,10 +34,7 @@ def order(topics: Topics, number: int, placed: int, amount: int) -> None:
 
 def shown(run: Run, name: str) -> Counter[bytes]:
     """What an output comes to now."""
-    counts: Counter[bytes] = Counter()
-    for _, value, _, diff in run.written.updates[name]:
-        counts[value] += diff
-    return +counts
+    return summed((update.value, update.diff) for update in run.written.updates[name])
 
 
 def turned_to(run: Run, now_ms: int) -> None:
