@@ -27,6 +27,7 @@ decimal.handling.mode to string.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -60,6 +61,8 @@ except ImportError:
 _NOTHING = Raw()
 # Messages with schemas always miss: after so many misses in a row the compiled code gives up.
 _MOST_MISSES = 64
+# As many columns as wide tables have.
+_REMEMBERED = 1_000
 
 
 class Source(msgspec.Struct):
@@ -109,11 +112,8 @@ class Debezium(DebeziumEvents[_Event]):
         unavailable = unavailable_of(needs)
         self._rows = Rows(needs.read(needs.key), unavailable, needs.encodings, needs.judges)
         self._key_rows = Rows(needs.key, unavailable, needs.encodings)
-        self._readers = {
-            "after": self._rows,
-            # Old rows are parsed only if they, or their keys, are read.
-            "before": self._rows if needs.before else self._key_rows,
-        }
+        # Old rows are parsed only if they, or their keys, are read.
+        self._old_rows = self._rows if needs.before else self._key_rows
         # Drift compares the columns that are read.  Diffs need complete old images.
         self._compares_names = needs.diffs and needs.columns is not None
         self._opening = Opening(Envelope | None, self._rows.bare, self._planned)
@@ -154,7 +154,10 @@ class Debezium(DebeziumEvents[_Event]):
         return names.db, names.schema, names.table or names.collection
 
     def _read(self, event: _Event, name: str) -> Image | None:
-        return self._readers[name].read(getattr(event[0], name), event[1])
+        envelope, plan = event
+        if name == "after":
+            return self._rows.read(envelope.after, plan)
+        return self._old_rows.read(envelope.before, plan)
 
     def _is_row(self, event: _Event, old: Image, key: bytes | None) -> bool:
         # Only this image and the declared columns show which columns the table had.
@@ -270,7 +273,10 @@ class DebeziumFlat(DebeziumEvents[Image]):
         super().__init__(needs, keys_in_json(_FLAT, needs), _FLAT, self._marks["op"])
         self._reads_old = True
         self._declared = needs.declared
-        self._columns = None if needs.columns is None else frozenset(needs.columns)
+        columns = None if needs.columns is None else frozenset(needs.columns)
+        self._is_read = lru_cache(_REMEMBERED)(
+            lambda name: (columns is None or name in columns) and self._is_column(name)
+        )
         unavailable = unavailable_of(needs)
         read = needs.read((*needs.key, _DELETED, *self._marks.values()))
         self._rows = Rows(read, unavailable, needs.encodings, needs.judges)
@@ -330,14 +336,8 @@ class DebeziumFlat(DebeziumEvents[Image]):
         return name != _DELETED and not name.startswith(self._prefix)
 
     def _write(self, row: Row) -> bytes:
-        read = self._columns
-        return canonical.write(
-            {
-                name: value
-                for name, value in row.items()
-                if (read is None or name in read) and self._is_column(name)
-            }
-        )
+        is_read = self._is_read
+        return canonical.write({name: value for name, value in row.items() if is_read(name)})
 
     def _images(self, value: bytes | None) -> Iterator[Row]:
         if value is not None and (image := self._key_rows.read(*self._opening.open(value))):

@@ -33,16 +33,16 @@ class KeyDecoder:
         self.columns = needs.key
         self._may_lack = needs.diffs
         self._key, self._value = f"{codec} key", f"{codec} value"
-        self._keys = keys
+        self._parts, self._decode = keys.parts, keys.decode
 
     def of_kafka(self, key: bytes | None, headers: Headers = None) -> bytes | None:
         """Decode the row's key from the Kafka key; None if that lacks it."""
         if key is None:
             return None
         try:
-            if (usual := self._keys.parts(key, headers)) is not None:
+            if (usual := self._parts(key, headers)) is not None:
                 return usual[0]
-            data = self._keys.decode(key, headers)
+            data = self._decode(key, headers)
             if data is None:
                 return None
             if not self.columns:

@@ -37,7 +37,6 @@ cdef class Rows(Canonical):
     cdef frozenset columns
     cdef tuple key
     cdef bint before
-    cdef tuple whole
     cdef bint busy
     cdef bint reads_old
     cdef Order order
@@ -46,6 +45,8 @@ cdef class Rows(Canonical):
     cdef Py_ssize_t kept_room
     # By the column of the key: the place of its member, or -1.
     cdef Py_ssize_t* key_places
+    # Rows that lack one of these columns are left to Python.
+    cdef tuple whole
 
     def __cinit__(self, *_, **__):
         self.order.count = NOTHING_KNOWN
