@@ -217,22 +217,3 @@ def test_times_come_one_by_one_and_the_frontier_with_the_last() -> None:
         (4, [(b"1", b"1", 3, 1), (b"2", b"1", 3, -1)]),
         (9, [(b"2", b"1", 5, 1)]),
     ]
-
-
-def test_progress_alone_moves_the_frontier() -> None:
-    """A time without updates is complete as soon as progress says so."""
-    reader = Cdcv2Reader()
-    reader.feed(Progress(0, 9, {}))
-
-    assert reader.take() == [(9, [])]
-
-
-def test_progress_beyond_a_gap_waits() -> None:
-    """Nothing is known of the times in between."""
-    reader = Cdcv2Reader()
-    beyond = Progress(5, 9, {})
-    feed(reader, [beyond, beyond])
-    assert reader.take() == []
-
-    reader.feed(Progress(0, 5, {}))
-    assert reader.take() == [(9, [])]

@@ -16,15 +16,6 @@ from ikebana.processor.topics.input_times import (
 )
 
 
-def test_the_frontier_is_the_first_time_that_is_not_complete() -> None:
-    """It stops at what is missing, and goes on to the end of what is covered."""
-    one = add_statements(Coverage(), [Progress(0, 9, {3: 2, 5: 1})], {5: 1})
-    other = add_statements(one, [], {3: 1})
-    last = add_statements(other, [], {3: 1})
-
-    assert [one.frontier, other.frontier, last.frontier] == [3, 3, 9]
-
-
 def test_what_lies_before_the_frontier_is_forgotten() -> None:
     """What is logged is as small as what is open; repeated statements change nothing."""
     statement = Progress(0, 9, {3: 1, 5: 1})

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-import reductions
 from ikebana.arrangements.store import MemoryStore, Overlay
 from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
@@ -23,25 +22,6 @@ def update(row: bytes, time: int = 0, diff: int = 1) -> KeyedUpdate:
 
 def values(updates: Iterable[KeyedUpdate]) -> list[tuple[bytes, int, int]]:
     return [(value, time, diff) for _, value, time, diff in updates]
-
-
-def test_a_function_gets_the_key_and_all_rows_in_order_with_their_counts() -> None:
-    """As data, by canonical bytes; those that are there less than once as well."""
-    asked: list[Any] = []
-
-    def function(key: Any, rows: list[tuple[Any, int]]) -> list[Any]:
-        asked.append((key, rows))
-        return []
-
-    store = MemoryStore()
-    first = [update(b'{"a":[1]}'), update(b'"b"', diff=2), update(b"7"), update(b"null", diff=-1)]
-    reduce_rows.step(store, first, Interval(0, 1), function)
-    reduce_rows.step(store, [update(b"7", 1, -1)], Interval(1, 2), function)
-
-    assert asked == [
-        ("k", [("b", 2), (7, 1), (None, -1), ({"a": [1]}, 1)]),
-        ("k", [("b", 2), (None, -1), ({"a": [1]}, 1)]),
-    ]
 
 
 def test_it_is_called_once_for_each_time_at_which_rows_change() -> None:
@@ -64,22 +44,6 @@ def test_it_is_called_once_for_each_time_at_which_rows_change() -> None:
 
     assert calls == [2, 3]
     assert values(found.updates) == [(b"2", 1, 1), (b"2", 4, -1), (b"3", 4, 1), (b"3", 5, -1)]
-
-
-def test_values_that_stay_are_not_emitted_again() -> None:
-    """Only the difference is, and a value that is given twice is there twice."""
-
-    def function(key: Any, rows: list[tuple[Any, int]]) -> list[Any]:
-        return ["always", *(row["v"] for row, _ in rows)]
-
-    store = MemoryStore()
-    both = [update(b'{"i":1,"v":"x"}'), update(b'{"i":2,"v":"x"}')]
-    first = reduce_rows.step(store, both, Interval(0, 1), function)
-    change = [update(b'{"i":2,"v":"x"}', 1, -1), update(b'{"i":2,"v":"y"}', 1)]
-    second = reduce_rows.step(store, change, Interval(1, 2), function)
-
-    assert values(first.updates) == [(b'"always"', 0, 1), (b'"x"', 0, 2)]
-    assert values(second.updates) == [(b'"x"', 1, -1), (b'"y"', 1, 1)]
 
 
 def raising(key: Any, rows: list[tuple[Any, int]]) -> list[Any]:
@@ -141,16 +105,6 @@ def test_what_fails_shows_nothing_and_is_an_error(function: RowsFunction, reason
     assert well.errors == [KeyedUpdate(None, error.value, 3, -1)]
 
 
-def test_an_error_leaves_with_the_last_row() -> None:
-    """Then there is nothing that could fail, and nothing is kept."""
-    store = MemoryStore()
-    came = reduce_rows.step(store, [update(b"1")], Interval(0, 1), raising)
-    went = reduce_rows.step(store, [update(b"1", 1, -1)], Interval(1, 2), raising)
-
-    assert [error.diff for error in came.errors + went.errors] == [1, -1]
-    assert list(store.scan(b"")) == []
-
-
 def test_a_change_of_one_row_writes_one_row() -> None:
     """All rows are read for a call, but those that stay are not written, nor those that return."""
     store = MemoryStore()
@@ -188,23 +142,3 @@ def test_a_key_has_its_own_rows_also_where_it_begins_another() -> None:
     layout = reduce_rows.PART.layout
     owners = [at for entry in store.scan(b"") for at in layout.divided(*entry, keys.index)]
     assert sorted(owners) == sorted([*range(len(keys))] * 2)
-
-
-def test_journeys_grow_together_when_the_flight_between_them_comes() -> None:
-    """Flights of a passenger, in any order, and one that is cancelled."""
-    first = b'{"arrives":100,"departs":10,"from":"JFK","to":"ORD"}'
-    second = b'{"arrives":300,"departs":150,"from":"ORD","to":"DEN"}'
-    third = b'{"arrives":500,"departs":360,"from":"DEN","to":"SFO"}'
-    store = MemoryStore()
-
-    def shown(updates: list[KeyedUpdate], time: int) -> list[tuple[str, str, int, int]]:
-        found = reduce_rows.step(store, updates, Interval(time, time + 1), reductions.journeys)
-        assert found.errors == []
-        journeys = [(canonical.decode(u.value), u.diff) for u in found.updates]
-        return [(j["from"], j["to"], j["minutes"], diff) for j, diff in journeys]
-
-    assert shown([update(second, 0)], 0) == [("ORD", "DEN", 150, 1)]
-    assert shown([update(third, 1), update(first, 1)], 1) == [
-        ("ORD", "DEN", 150, -1),
-        ("JFK", "SFO", 490, 1),
-    ]
