@@ -1,6 +1,6 @@
 """Queries that DuckDB parses and binds over tables without rows: trees, types and problems."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +19,7 @@ from ikebana.processor.linear.sql_functions import (
     place_as_written,
     user_aggregate,
 )
-from ikebana.processor.linear.syntax import TOO_DEEP, Node, remedy, text_of, tokens
+from ikebana.processor.linear.syntax import TOO_DEEP, Node, Token, remedy, text_of, tokens
 
 
 class SqlQueryError(Exception):
@@ -42,6 +42,19 @@ class SqlQueryError(Exception):
 
 class BindingError(SqlQueryError):
     """DuckDB does not take the query either."""
+
+
+def closing(lexemes: Sequence[Token], begin: int) -> int:
+    """The index of the token that closes the parenthesis opened at `begin`.
+
+    Raises: SqlQueryError.
+    """
+    depth = 0
+    for at in range(begin, len(lexemes)):
+        depth += (lexemes[at].text == "(") - (lexemes[at].text == ")")
+        if not depth:
+            return at
+    raise SqlQueryError("a parenthesis is not closed", lexemes[begin].at)
 
 
 def query_tree(text: str) -> Node:

@@ -197,8 +197,13 @@ class Query:
         # What only picks columns needs no statement, unless a text is not of the usual form.
         of = picked_fields(steps, scope)
         self._picking = picking_of(of)
-        self._of = of or self._typed
-        self.result = self._of.result
+        form = of or self._typed
+        self.result, self.fields = form.result, form.fields
+        """The scope of the results, and the fields of the value that it reads."""
+        self.reads_key, self.reads_value = form.reads_key, form.reads_value
+        """Whether it reads the key, and the value as a whole."""
+        self.makes_key, self.makes_value = form.makes_key, form.makes_value
+        """Whether it makes new keys, and new values."""
         self._whose, self._written = "", texts_of(steps)
         self._reasons: dict[tuple[Any, ...], str | None] = {}
         # By step and reason of a failure, the statement of its expression alone.
@@ -216,31 +221,6 @@ class Query:
     def _checked(self) -> Statement:
         return statement(self._steps, self._scope, checked=True)
 
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The fields of the value that it reads."""
-        return self._of.fields
-
-    @property
-    def reads_key(self) -> bool:
-        """Whether it reads the key."""
-        return self._of.reads_key
-
-    @property
-    def reads_value(self) -> bool:
-        """Whether it reads the value as a whole."""
-        return self._of.reads_value
-
-    @property
-    def makes_value(self) -> bool:
-        """Whether it makes new values."""
-        return self._of.makes_value
-
-    @property
-    def makes_key(self) -> bool:
-        """Whether it makes new keys."""
-        return self._of.makes_key
-
     def run(
         self, keys: Sequence[bytes | None], values: Sequence[bytes]
     ) -> tuple[Results, list[FailedRow]]:
@@ -255,15 +235,14 @@ class Query:
 
         `whose` is the operator, for the error if an expression does not end.  Raises: StuckError.
         """
-        fields = self._of.fields
-        texts = field_texts(fields, values) if fields else []
+        texts = field_texts(self.fields, values) if self.fields else []
         return self._outcome(len(keys), {KEY: keys, VALUE: values}, texts, whose)
 
     def outcome_of(
         self, count: int, columns: ColumnsByName, *, whose: str = ""
     ) -> tuple[Results, list[FailedDatum]]:
         """Like `outcome`, for rows that have fields alone; `columns` returns their JSON texts."""
-        return self._outcome(count, {}, columns(self._of.fields), whose)
+        return self._outcome(count, {}, columns(self.fields), whose)
 
     def _outcome(
         self, count: int, wholes: Mapping[str, JsonColumn], texts: JsonColumns, whose: str
@@ -274,7 +253,7 @@ class Query:
         if (picking := self._picking) is not None and picking.takes(texts):
             keys, values = picking.pick(texts)
             return Results(list(range(count)), keys, values, None, None, None), []
-        by_name = dict(zip(self._of.fields, texts, strict=True))
+        by_name = dict(zip(self.fields, texts, strict=True))
         numbered = enumerate(self._typed.fields)
         columns = {**wholes, **{field_column(at): by_name[name] for at, name in numbered}}
         try:

@@ -49,16 +49,6 @@ def tokens(text: str) -> list[Token]:
     return result
 
 
-def closing(lexemes: Sequence[Token], begin: int) -> int | None:
-    """The index of the token that closes the parenthesis opened at `begin`; None if none does."""
-    depth = 0
-    for at in range(begin, len(lexemes)):
-        depth += (lexemes[at].text == "(") - (lexemes[at].text == ")")
-        if not depth:
-            return at
-    return None
-
-
 class TextPart(NamedTuple):
     """A part of a text, and its place."""
 

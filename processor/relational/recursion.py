@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ikebana.processor.base.texts import counted
-from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
+from ikebana.processor.linear.bound_query import SqlQueryError, closing, query_tree
 from ikebana.processor.linear.expressions import column_type
 from ikebana.processor.linear.json_text import BLOB, quoted
 from ikebana.processor.linear.scope import OURS, SHORT, ExpressionError
@@ -39,7 +39,6 @@ from ikebana.processor.linear.syntax import (
     Node,
     TextPart,
     Token,
-    closing,
     conjuncts,
     equality_sides,
     items,
@@ -485,7 +484,7 @@ def mutual(text: str) -> Mutual | None:
         name, columns, at = _head(text, lexemes, at)
         if any(name.lower() == each.name.lower() for each in queries):
             raise SqlQueryError(f'"{name}" is named twice', lexemes[at].at)
-        end = _closing(lexemes, at)
+        end = closing(lexemes, at)
         query = _only(text, lexemes[at].end, lexemes[end].at)
         queries.append(_Named(name, columns, query, lexemes[at].end))
         at = end + 1
@@ -503,7 +502,7 @@ def _head(text: str, lexemes: Sequence[Token], at: int) -> tuple[str, Mapping[st
     if begin >= len(lexemes) or lexemes[begin].text != "(":
         place = lexemes[min(at, len(lexemes) - 1)].at
         raise SqlQueryError(f"the columns with their types are missing; {_FORM}", place)
-    end = _closing(lexemes, begin)
+    end = closing(lexemes, begin)
     begins = lexemes[begin].end
     columns = dict(_types_of_columns(TextPart(text[begins : lexemes[end].at], begins)))
     after = [token.text.upper() for token in lexemes[end + 1 : end + 3]]
@@ -522,13 +521,6 @@ def _types_of_columns(listed: TextPart) -> Iterator[tuple[str, str]]:
             yield unquoted(words[0]), column_type(item.text[words[1].at : words[-1].end])
         except ExpressionError as error:
             raise SqlQueryError(str(error), item.at + words[1].at) from None
-
-
-def _closing(lexemes: Sequence[Token], begin: int) -> int:
-    """The index of the token that closes the parenthesis opened at `begin`."""
-    if (end := closing(lexemes, begin)) is not None:
-        return end
-    raise SqlQueryError("a parenthesis is not closed", lexemes[begin].at)
 
 
 def _only(text: str, begin: int, end: int) -> str:

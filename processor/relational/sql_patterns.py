@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from ikebana.processor.kernels.row_patterns import PatternError, parsed
 from ikebana.processor.kernels.window_values import PATTERN, WindowFunction
-from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
+from ikebana.processor.linear.bound_query import SqlQueryError, closing, query_tree
 from ikebana.processor.linear.json_text import literal, quoted
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.syntax import (
@@ -31,7 +31,6 @@ from ikebana.processor.linear.syntax import (
     TextPart,
     Token,
     changed,
-    closing,
     column,
     conjunction,
     conjuncts,
@@ -79,17 +78,6 @@ _REFUSED = {
 _MOST_VARIABLES = 62
 
 
-def parsed_call(text: str) -> tuple[str, "MatchRecognize"] | None:
-    """The text with its first MATCH_RECOGNIZE replaced by a table name, and what was replaced.
-
-    None if there is none.  Raises: SqlQueryError.
-    """
-    if (place := _next(text)) is None:
-        return None
-    name = next(each for each in free_names() if each not in text.lower())
-    return _without(text, *place, name)
-
-
 def _next(text: str) -> tuple[list[Token], int] | None:
     """The tokens of a text, and the index of the first pattern among them."""
     words = tokens(text) if _WORD.lower() in text.lower() else []
@@ -105,14 +93,12 @@ def _without(
     if at + 1 >= len(words) or words[at + 1].text != "(":
         raise SqlQueryError(_FORM, place)
     end = closing(words, at + 1)
-    if end is None:
-        raise SqlQueryError("a parenthesis is not closed", words[at + 1].at)
     if at == 0 or words[at - 1].text == ")":
         problem = "is of an input or an operator: make a view of the query, and name it"
         raise SqlQueryError(f"{_WORD} {problem}", place)
     source = words[at - 1]
     clauses = dict(_clauses(text, words[at + 2 : end], words[end].at))
-    call = _Parsing(unquoted(source), source.at, place, clauses).call(name)
+    call = _Parsing(unquoted(source), source.at, place, clauses).call()
     return replaced(text, source.at, words[end].end, name), call
 
 
@@ -156,8 +142,8 @@ class _Parsing:
     place: int
     clauses: Mapping[str, TextPart]
 
-    def call(self, name: str) -> "MatchRecognize":
-        """The call, which a name replaces.  Raises: SqlQueryError."""
+    def call(self) -> "MatchRecognize":
+        """The call.  Raises: SqlQueryError."""
         for clause, problem in _REFUSED.items():
             if clause in self.clauses:
                 raise SqlQueryError(problem, self.clauses[clause].at)
@@ -174,7 +160,6 @@ class _Parsing:
             if variable.lower() not in variables:
                 each.refuse(f'the pattern has no variable "{variable}"')
         return MatchRecognize(
-            name,
             self.source,
             self.at,
             tuple(self._partition()),
@@ -247,12 +232,8 @@ def _expression(part: TextPart) -> LocatedExpression:
 
 @dataclass(frozen=True, slots=True)
 class MatchRecognize:
-    """A MATCH_RECOGNIZE of one collection, and the `name` that replaces it in the text.
+    """A MATCH_RECOGNIZE of one collection as a table; variables are in lower case."""
 
-    Variables are in lower case.
-    """
-
-    name: str
     source: str
     place: int
     partition: tuple[LocatedExpression, ...]
@@ -262,6 +243,10 @@ class MatchRecognize:
     variables: tuple[str, ...]
     define: Mapping[str, LocatedExpression]
 
+    def table(self, making: Making, source: Table, translate: Translate) -> Table:
+        """A row for each match: the columns of PARTITION BY, and the measures."""
+        return _Matching(self, making, source, translate).table()
+
 
 def without_calls(text: str) -> tuple[str, Mapping[str, FromCall]]:
     """Replace calls in FROM that DuckDB does not know by table names; also the calls by name.
@@ -269,32 +254,11 @@ def without_calls(text: str) -> tuple[str, Mapping[str, FromCall]]:
     Raises: SqlQueryError.
     """
     patterns: dict[str, FromCall] = {}
-    while (parsed := parsed_call(text)) is not None:
-        text, call = parsed
-        patterns[call.name] = PatternCall(call)
+    while (place := _next(text)) is not None:
+        name = next(each for each in free_names() if each not in text.lower())
+        text, patterns[name] = _without(text, *place, name)
     text, windows = without_windows(text)
     return text, {**patterns, **windows}
-
-
-@dataclass(frozen=True, slots=True)
-class PatternCall:
-    """A MATCH_RECOGNIZE as a table."""
-
-    of: MatchRecognize
-
-    @property
-    def source(self) -> str:
-        """The collection whose rows are matched."""
-        return self.of.source
-
-    @property
-    def place(self) -> int:
-        """Where it stands in the query."""
-        return self.of.place
-
-    def table(self, making: Making, source: Table, translate: Translate) -> Table:
-        """A row for each match: the columns of PARTITION BY, and the measures."""
-        return _Matching(self.of, making, source, translate).table()
 
 
 class _Matching:

@@ -21,14 +21,13 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
 
-from ikebana.processor.linear.bound_query import SqlQueryError, query_tree, types_of
+from ikebana.processor.linear.bound_query import SqlQueryError, closing, query_tree, types_of
 from ikebana.processor.linear.database import rows_of
 from ikebana.processor.linear.json_text import INSTANTS, quoted
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import (
     Node,
-    closing,
     columns,
     having,
     replaced,
@@ -238,8 +237,7 @@ def without_windows(text: str) -> tuple[str, Mapping[str, WindowCall]]:
         begin = next(
             at for at, token in enumerate(words) if token.at > place and token.text == "("
         )
-        end = closing(words, begin)
-        text = replaced(text, place, len(text) if end is None else words[end].end, name)
+        text = replaced(text, place, words[closing(words, begin)].end, name)
     return text, calls
 
 

@@ -145,7 +145,7 @@ def test_what_picks_columns_reads_and_makes_what_its_statement_does(
 
     assert "_typed" not in vars(query)
     for name in ("fields", "reads_key", "reads_value", "makes_value", "makes_key", "result"):
-        assert getattr(query._of, name) == getattr(query._typed, name), name
+        assert getattr(query, name) == getattr(query._typed, name), name
 
 
 @pytest.mark.parametrize(
