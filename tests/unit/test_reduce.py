@@ -14,7 +14,7 @@ from ikebana.processor.kernels.aggregate_kinds import KINDS
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.planning.aggregates import parsed_aggregate
 from support.doc_blocks import ROOT
-from support.stores import CountingStore, entries
+from support.stores import CountingStore
 
 ROWS = Aggregate("rows", "count")
 BOTH = (Aggregate("avg", "avg", "x"), Aggregate("sum", "sum", "x"))
@@ -131,35 +131,6 @@ def test_results_change_time_by_time() -> None:
         ],
         [],
     )
-
-
-def test_a_row_that_changes_no_result_gives_no_update() -> None:
-    """A second value above the minimum is kept, and shows when the first one goes."""
-    store, least = MemoryStore(), [Aggregate("m", "min", "x")]
-    reduce.step(store, [KeyedUpdate(b"k", b'{"x":5}', 0, 1)], Interval(0, 1), least)
-
-    assert (
-        reduce.step(store, [KeyedUpdate(b"k", b'{"x":7}', 1, 1)], Interval(1, 2), least).updates
-        == []
-    )
-    assert reduce.step(
-        store, [KeyedUpdate(b"k", b'{"x":5}', 2, -1)], Interval(2, 3), least
-    ).updates == [KeyedUpdate(b"k", b'{"m":5}', 2, -1), KeyedUpdate(b"k", b'{"m":7}', 2, 1)]
-
-
-def test_a_key_is_there_while_anything_is_left_of_its_rows() -> None:
-    """Also if as many were retracted as inserted, as where debits are taken from credits."""
-    store, kept = MemoryStore(), [Aggregate("m", "max", "x"), Aggregate("s", "sum", "x")]
-    first = [KeyedUpdate(b"k", b'{"x":5}', 0, 1), KeyedUpdate(b"k", b'{"x":7}', 0, -1)]
-    found = KeyedUpdate(b"k", b'{"m":5,"s":-2}', 0, 1)
-
-    assert reduce.step(store, first, Interval(0, 1), kept) == ([found], [])
-    assert reduce.read(store, [b"k"]) == [found.value]
-    again = [u._replace(time=1, diff=-u.diff) for u in first]
-    assert reduce.step(store, again, Interval(1, 2), kept).updates == [
-        found._replace(time=1, diff=-1)
-    ]
-    assert entries(store) == []
 
 
 def record(aggregate: str) -> bytes:

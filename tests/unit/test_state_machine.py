@@ -175,22 +175,6 @@ def test_a_machine_shows(machine: Machine, events: list[TimedEvent], expected: S
     assert found.errors == []
 
 
-@pytest.mark.parametrize(("machine", "events", "expected"), EXAMPLES)
-def test_a_machine_shows_the_same_when_each_symbol_comes_alone(
-    machine: Machine, events: list[TimedEvent], expected: Shown
-) -> None:
-    """All of it can lie in the store between any two times."""
-    store, found = MemoryStore(), []
-    waited = [
-        state_machine.step(store, [event], Interval(0, 0), machine) for event in as_events(events)
-    ]
-    for time in sorted({time for time, _ in events}):
-        found += state_machine.step(store, [], Interval(time, time + 1), machine).updates
-
-    assert waited == [([], [])] * len(events)
-    assert shown(found) == expected
-
-
 def test_several_states_of_a_key_are_live() -> None:
     """An automaton that is not deterministic is in every state that it can have reached."""
     store = MemoryStore()
