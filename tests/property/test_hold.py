@@ -122,25 +122,6 @@ def test_what_cancels_before_it_is_due_is_never_seen(updates: list[KeyedUpdate])
     assert released + hold.step(store, [], 100) == []
 
 
-def test_an_update_waits_through_batches_that_bring_nothing() -> None:
-    """An expiry shows when the frontier passes it, with no input needed."""
-    store = MemoryStore()
-
-    assert hold.step(store, [KeyedUpdate(b"k", b"v", 5, 1)], 3) == []
-    assert hold.step(store, [], 5) == []
-    assert hold.step(store, [], 6) == [KeyedUpdate(b"k", b"v", 5, 1)]
-    assert hold.step(store, [], 100) == []
-
-
-def test_the_due_and_the_later_of_one_batch_part_ways() -> None:
-    """A pair that an expiry makes of one update: the first at once, the second in its time."""
-    store = MemoryStore()
-    pair = [KeyedUpdate(b"k", b"v", 2, 1), KeyedUpdate(b"k", b"v", 7, -1)]
-
-    assert hold.step(store, pair, 3) == pair[:1]
-    assert hold.step(store, [], 8) == pair[1:]
-
-
 @pytest.mark.parametrize(("due", "most"), [(0, 1), (5, 6)])
 def test_a_batch_looks_only_at_what_is_due(due: int, most: int) -> None:
     """With 10,000 waiting, no more than what is due and one beyond is read."""
