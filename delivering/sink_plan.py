@@ -2,21 +2,16 @@
 
 import importlib
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 from ikebana.delivering.columns import TargetColumn
 from ikebana.delivering.sink import Sink, TargetTable
 from ikebana.errors import ConfigError, SourceError
-from ikebana.processor.authoring.deliver_part import TARGETS, DeliverPart, TablePart
+from ikebana.processor.authoring.deliver_part import DeliverPart, TablePart
 from ikebana.processor.authoring.values import Section
 from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Plan
 
-# The keys of `DeliverPart` that name a target, with the function that makes its sink.
-KINDS: Mapping[str, str] = MappingProxyType(
-    {kind: f"ikebana.delivering.{kind}:sink" for kind in TARGETS}
-)
 # Returns the SQL types of the columns of a topic's values, for a topic and its format.
 TypesOf = Callable[[str, str], Mapping[str, str]]
 
@@ -63,9 +58,10 @@ def _source(table_part: TablePart, plan: Plan | None) -> tuple[str, str, Mapping
 
 def _sink(name: str, part: DeliverPart) -> Sink:
     [kind] = part.targets
-    module, _, function = KINDS[kind].partition(":")
     try:
-        make: Callable[[str, Section], Sink] = getattr(importlib.import_module(module), function)
+        # A target has a module of its name, which makes its sink.
+        make: Callable[[str, Section], Sink]
+        make = importlib.import_module(f"ikebana.delivering.{kind}").sink
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("ikebana"):
             raise

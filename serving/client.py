@@ -17,11 +17,19 @@ from ikebana.serving.parameters import (
     READS,
     V1,
     CollectionsAnswer,
-    NewestAnswer,
     SqlQuery,
+    read_answer,
     request_parameters,
 )
-from ikebana.serving.reads import CollectionInfo, OfThreads, Reads, Result, WaitedError
+from ikebana.serving.reads import (
+    CollectionInfo,
+    CommonTimes,
+    OfThreads,
+    Reads,
+    Result,
+    WaitedError,
+    newest,
+)
 from ikebana.serving.view import UnknownCollectionError, UnreadableTimeError
 from ikebana.serving.wire import ARROW, JSON
 
@@ -88,7 +96,7 @@ class Connection(Reads):
             answer = self._request("POST", path, json.dumps(fields).encode())
         else:
             answer = self._get(path, fields)
-        result: Result = msgspec.json.decode(answer, type=operation.answers).result()
+        result: Result = read_answer(read, answer)
         return result
 
     def collections(self) -> list[CollectionInfo]:
@@ -106,8 +114,8 @@ class Connection(Reads):
             left = max(0.0, deadline - monotonic())
             fields = {"time": time, "timeout": min(left, _MOST_WAIT_S), "collection": names}
             try:
-                answer = self._get(f"{V1}/wait", fields)
-                return msgspec.json.decode(answer, type=NewestAnswer).newest
+                closed: CommonTimes = read_answer(newest, self._get(f"{V1}/wait", fields))
+                return closed.newest
             except WaitedError:
                 if left <= _MOST_WAIT_S:
                     raise

@@ -223,7 +223,7 @@ class Api:
             change = self.bell.next()
             upper = common_frontier([self.views.view(name) for name in names])
             if upper > until:
-                return Answer(parameters.NewestAnswer(*reads.newest(self.views, names)))
+                return Answer(READS[reads.newest].answers(*reads.newest(self.views, names)))
             left = deadline - asyncio.get_running_loop().time()
             try:
                 await asyncio.wait_for(change.wait(), max(0, left))
@@ -308,7 +308,7 @@ OPERATIONS: Mapping[Operation, Handler] = dict(
         _handling(
             Api.sql, "POST", f"{V1}/sql", parameters.SqlQuery, parameters.SqlAnswer, streams=True
         ),
-        _handling(Api.wait, "GET", f"{V1}/wait", parameters.Wait, parameters.NewestAnswer),
+        _handling(Api.wait, "GET", f"{V1}/wait", parameters.Wait, READS[reads.newest].answers),
     )
 )
 

@@ -1,12 +1,13 @@
 """The reads over HTTP: their routes, the types of their parameters and of their answers.
 
 From these types requests are checked, and the OpenAPI document is made.  The parameters of a read
-give its `arguments`, and an answer its `result`, as `serving.reads` has them;
-`request_parameters` and `answer_part` are the other way.
+give its `arguments`, as `serving.reads` has them, and an answer has the parts of its result;
+`request_parameters` and `read_answer` are the other way.
 """
 
+import functools
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -16,6 +17,7 @@ from ikebana.errors import ConfigError
 from ikebana.processor.base import texts
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.serving import reads
+from ikebana.serving.layout import ValueCounts
 from ikebana.serving.reads import MOST_ROWS, CollectionInfo
 from ikebana.serving.view import Bounds, ViewRow
 from ikebana.serving.wire import (
@@ -214,81 +216,6 @@ class CollectionsAnswer(msgspec.Struct):
     why: str | None = None
 
 
-class GetAnswer(msgspec.Struct):
-    """The values of a key as of a time; none if it has none."""
-
-    as_of: int
-    key: Any
-    values: list[Any]
-
-    def result(self) -> reads.KeyState:
-        """Return what was read, if it was asked for in base64."""
-        values = {from_own_base64(each["value"]): each["count"] for each in self.values}
-        return reads.KeyState(self.as_of, from_own_base64(self.key), values)
-
-
-class GetManyAnswer(msgspec.Struct):
-    """The values of several keys as of one time, in the order of the keys."""
-
-    as_of: int
-    rows: list[KeyValues]
-
-    def result(self) -> reads.KeyStates:
-        """Return what was read, if it was asked for in base64."""
-        return reads.KeyStates(self.as_of, [each.row() for each in self.rows])
-
-
-class ScanAnswer(msgspec.Struct):
-    """Rows in the order of the bytes of keys; `page` asks for those after them."""
-
-    as_of: int
-    rows: list[KeyValues]
-    page: str | None
-
-    def result(self) -> reads.Page:
-        """Return what was read, if it was asked for in base64."""
-        return reads.Page(self.as_of, [each.row() for each in self.rows], self.page)
-
-
-class CountAnswer(msgspec.Struct):
-    """How many keys, (key, value) pairs, and pairs with their counts; and their length."""
-
-    as_of: int
-    keys: int
-    data: int
-    total: int
-    bytes: int
-
-    def result(self) -> reads.Counted:
-        """Return what was read."""
-        return reads.Counted(*msgspec.structs.astuple(self))
-
-
-class ChangesAnswer(msgspec.Struct):
-    """Updates with `above < time <= upto` in the order of time, key and value."""
-
-    above: int
-    upto: int
-    updates: list[CountChange]
-    page: str | None
-
-    def result(self) -> reads.ChangesPage:
-        """Return what was read, if it was asked for in base64."""
-        updates = [each.update() for each in self.updates]
-        return reads.ChangesPage(self.above, self.upto, updates, self.page)
-
-
-class NewestAnswer(msgspec.Struct):
-    """The times that all of the collections can be read at."""
-
-    newest: int
-    since: int
-
-    def result(self) -> reads.CommonTimes:
-        """Return what was read."""
-        return reads.CommonTimes(self.newest, self.since)
-
-
 def time_of(text: str | None, what: str) -> int | None:
     """Read a time.  Raises: ConfigError, naming `what`."""
     if text is None:
@@ -363,45 +290,73 @@ V1 = "/v1"
 _ONE = f"{V1}/collections/{{name}}"
 # A scan of fewer rows is quicker than a change of threads.
 _FEW = 50
+# The types of what was read, as answers have them.
+_ANSWERED: Mapping[Any, Any] = {
+    bytes: Any,
+    ValueCounts: list[Value],
+    list[ViewRow]: list[KeyValues],
+    list[KeyedUpdate]: list[CountChange],
+}
 
 
-def _operation(read: Callable[..., Any], *route: Any, **how: Any) -> Operation:
-    return Operation(read.__name__, (read.__doc__ or "").partition("\n")[0], *route, **how)
+@functools.cache
+def _parts(read: Callable[..., Any]) -> Mapping[str, Any]:
+    """The parts of the result of a read, with their types."""
+    return get_type_hints(get_type_hints(read)["return"])
+
+
+def _operation(
+    read: Callable[..., Any], method: str, path: str, takes: type[Nothing], **how: Any
+) -> tuple[Callable[..., Any], Operation]:
+    name, summary = read.__name__, (read.__doc__ or "").partition("\n")[0]
+    answers = msgspec.defstruct(
+        f"{name.title().replace('_', '')}Answer",
+        [(part, _ANSWERED.get(kind, kind)) for part, kind in _parts(read).items()],
+        namespace={"__doc__": get_type_hints(read)["return"].__doc__},
+    )
+    return read, Operation(name, summary, method, path, takes, answers, **how)
+
+
+def read_answer(read: Callable[..., Any], body: bytes) -> Any:
+    """Return the result of a read from an answer that was asked for in base64."""
+    answer = msgspec.json.decode(body, type=READS[read].answers)
+    parts = (_decoded(kind, getattr(answer, part)) for part, kind in _parts(read).items())
+    return get_type_hints(read)["return"](*parts)
+
+
+def _decoded(kind: Any, answered: Any) -> Any:
+    if kind is bytes:
+        return from_own_base64(answered)
+    if kind == ValueCounts:
+        return {from_own_base64(each.value): each.count for each in answered}
+    if kind == list[ViewRow]:
+        return [each.row() for each in answered]
+    return [each.update() for each in answered] if kind == list[KeyedUpdate] else answered
 
 
 def _has_few(arguments: Mapping[str, Any]) -> bool:
     return int(arguments["limit"]) <= _FEW
 
 
+def _names_few(arguments: Mapping[str, Any]) -> bool:
+    return len(arguments["keys"]) <= _FEW
+
+
 # The routes of what `serving.reads` has, by its functions.
-READS: Mapping[Callable[..., Any], Operation] = {
-    reads.get: _operation(reads.get, "GET", f"{_ONE}/get", Get, GetAnswer, streams=True),
-    reads.get_many: _operation(
-        reads.get_many,
-        "POST",
-        f"{_ONE}/get",
-        GetMany,
-        GetManyAnswer,
-        streams=True,
-        is_short=lambda arguments: len(arguments["keys"]) <= _FEW,
-    ),
-    reads.scan: _operation(
-        reads.scan, "GET", f"{_ONE}/scan", Scan, ScanAnswer, streams=True, is_short=_has_few
-    ),
-    reads.count: _operation(
-        reads.count, "GET", f"{_ONE}/count", Within, CountAnswer, is_short=lambda _: False
-    ),
-    reads.changes: _operation(
-        reads.changes,
-        "GET",
-        f"{_ONE}/changes",
-        ChangesRead,
-        ChangesAnswer,
-        streams=True,
-        is_short=_has_few,
-    ),
-    reads.newest: _operation(reads.newest, "GET", f"{V1}/newest", Collections, NewestAnswer),
-}
+READS: Mapping[Callable[..., Any], Operation] = dict(
+    (
+        _operation(reads.get, "GET", f"{_ONE}/get", Get, streams=True),
+        _operation(
+            reads.get_many, "POST", f"{_ONE}/get", GetMany, streams=True, is_short=_names_few
+        ),
+        _operation(reads.scan, "GET", f"{_ONE}/scan", Scan, streams=True, is_short=_has_few),
+        _operation(reads.count, "GET", f"{_ONE}/count", Within, is_short=lambda _: False),
+        _operation(
+            reads.changes, "GET", f"{_ONE}/changes", ChangesRead, streams=True, is_short=_has_few
+        ),
+        _operation(reads.newest, "GET", f"{V1}/newest", Collections),
+    )
+)
 
 
 def _bound(text: str | None, in_base64: str | None, what: str) -> bytes | None:

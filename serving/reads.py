@@ -77,7 +77,7 @@ class CollectionInfo(msgspec.Struct, frozen=True):
 
 
 class KeyState(NamedTuple):
-    """The values of a key as of a time, each with its count; empty if it has none."""
+    """The values of a key as of a time, each with its count; none if it has none."""
 
     as_of: int
     key: bytes
@@ -92,7 +92,7 @@ class KeyStates(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Rows as of a time; `page` asks for those after them, and is None after the last."""
+    """Rows in the order of the bytes of keys; `page`, if any, asks for those after them."""
 
     as_of: int
     rows: list[ViewRow]
@@ -100,7 +100,7 @@ class Page(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The numbers of keys and data as of a time, and their length; see `CollectionSize`."""
+    """How many keys, (key, value) pairs, and pairs with their counts; and their length."""
 
     as_of: int
     keys: int
@@ -110,7 +110,7 @@ class Counted(NamedTuple):
 
 
 class ChangesPage(NamedTuple):
-    """Updates with `above < time <= upto`; `page` asks for those after them."""
+    """Updates with `above < time <= upto`; `page`, if any, asks for those after them."""
 
     above: int
     upto: int
