@@ -86,6 +86,12 @@ def risky(text: str) -> Iterator[str]:
                 yield from (each.name for each in names if each.name in SERIALIZERS)
             case ast.Call(func=ast.Name(id=name)) if name in BUILTINS or name in CALLS:
                 yield name
+            case ast.Call(
+                func=ast.Name(id="partial") | ast.Attribute(attr="partial"),
+                args=[ast.Name(id=name), *_],
+            ):
+                if name in BUILTINS or name in CALLS:
+                    yield name
             case ast.Call(func=ast.Attribute(attr=name, value=ast.Name(id="yaml"))):
                 if name in OF_YAML:
                     yield f"yaml.{name}"
@@ -136,6 +142,7 @@ def test_only_what_is_excused_executes_what_it_reads() -> None:
         ("yaml.unsafe_load(x)", "yaml.unsafe_load"),
         ("importlib.import_module(x)", "import_module"),
         ("from importlib import import_module\nimport_module(x)", "import_module"),
+        ("functools.partial(import_module, x)", "import_module"),
         ("numpy.load(x, allow_pickle=True)", "allow_pickle"),
         ("subprocess.run(x, shell=True)", "shell"),
         ("os.system(x)", "system"),
