@@ -252,7 +252,14 @@ def _first_of(condition: Node) -> tuple[Node, int] | None:
     if bound is None or not is_row_number(bound[0]) or bound[1] < 1:
         return None
     node, limit = bound
-    is_first = condition["type"] not in ("COMPARE_EQUAL", "COMPARE_BETWEEN") or limit == 1
+    match condition["type"]:
+        case "COMPARE_EQUAL":
+            is_first = limit == 1
+        case "COMPARE_BETWEEN":
+            lower = whole_number(condition["lower"])
+            is_first = lower is not None and lower <= 1
+        case _:
+            is_first = True
     return bound if is_first and node["orders"] and not node["arg_orders"] else None
 
 

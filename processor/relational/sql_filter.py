@@ -227,26 +227,34 @@ class _From:
         read = self._reads.of_from(node, self._views)
         return any(names.meant(each) is not None for each in read)
 
-    def froms(self, node: Node, *, is_filtered: bool, before: Froms | None = None) -> Froms:
+    def froms(
+        self,
+        node: Node,
+        *,
+        is_filtered: bool,
+        is_seen: bool = True,
+        before: Froms | None = None,
+    ) -> Froms:
         """Translate a part of FROM, with the conditions of inner joins.
 
-        `is_filtered`: WHERE decides on the rows of this part, as no outer join adds any.  The
-        result includes the items `before` it.
+        `is_filtered`: WHERE decides on the rows of this part, as no outer join adds any.
+        `is_seen`: rows that WHERE removes after joins may be missing before.  The result includes
+        the items `before` it.
         """
         if node["type"] == "JOIN":
-            return self._join(node, is_filtered=is_filtered, before=before)
+            return self._join(node, is_filtered=is_filtered, is_seen=is_seen, before=before)
         if before is None:
-            return self._leaf(node)
+            return self._leaf(node, is_seen=is_seen)
         if node["type"] == "TABLE_FUNCTION" and reads_columns(node):
             before = self._ahead(before, is_filtered=is_filtered)
             return with_elements(self._query, before, series_of(node))
         if self._is_read(before, node):
             called = self._called(node)
             return lateral_join(self._query, self._views, node, called, before)
-        items = [*before.items, *self._leaf(node).items]
+        items = [*before.items, *self._leaf(node, is_seen=is_seen).items]
         return Froms(items, before.conditions, before.merged)
 
-    def _leaf(self, node: Node) -> Froms:
+    def _leaf(self, node: Node, *, is_seen: bool) -> Froms:
         """Translate an item of FROM that reads no other item."""
         place = node.get("query_location")
         if node.get("sample"):
@@ -254,10 +262,11 @@ class _From:
         match node["type"]:
             case "BASE_TABLE":
                 called = self._called(node)
-                relation = self._query.table(node, self._views, self._bounds_of(called, node))
+                bounds = self._bounds_of(called, node) if is_seen else {}
+                relation = self._query.table(node, self._views, bounds)
             case "SUBQUERY":
                 called, inner = self._called(node), node["subquery"]["node"]
-                bounds = self._bounds_of(called, node)
+                bounds = self._bounds_of(called, node) if is_seen else {}
                 relation = self._query.query(inner, self._views, bounds)
             case "EMPTY":
                 return Froms([Item(self._query.free_alias("one"), self._query.one_row())])
@@ -267,7 +276,7 @@ class _From:
             case "TABLE_FUNCTION":
                 return with_elements(self._query, None, series_of(node))
             case "PIVOT" if node["unpivot_names"]:
-                source = self.froms(node["source"], is_filtered=False)
+                source = self.froms(node["source"], is_filtered=False, is_seen=False)
                 return Froms([_unpivoted(self._query, node, source)])
             case "PIVOT":
                 raise SqlQueryError(PIVOT, place)
@@ -294,7 +303,9 @@ class _From:
             return {}
         return {n: most for of, n, most in self._bounds if of in ("", called.lower())}
 
-    def _join(self, node: Node, *, is_filtered: bool, before: Froms | None) -> Froms:
+    def _join(
+        self, node: Node, *, is_filtered: bool, is_seen: bool, before: Froms | None
+    ) -> Froms:
         refuse_join(node)
         ref, join = node["ref_type"], node["join_type"]
         kind, is_half = OUTER.get(join), join in HALF
@@ -305,13 +316,15 @@ class _From:
             "left": is_filtered and kind in (None, "left"),
             "right": is_filtered and not is_half and kind in (None, "right"),
         }
-        left = self.froms(node["left"], is_filtered=keeps["left"], before=before)
+        left = self.froms(node["left"], is_filtered=keeps["left"], is_seen=is_seen, before=before)
         if node["right"]["type"] == "TABLE_FUNCTION" and reads_columns(node["right"]):
             left = self._ahead(left, is_filtered=keeps["left"])
             return self._with_elements(left, node)
         if self._is_read(left, node["right"]):
             return self._beside(node, left)
-        right = self.froms(node["right"], is_filtered=keeps["right"])
+        # What these joins choose depends on all rows of the right.
+        is_right_seen = is_seen and not is_half and ref != "ASOF"
+        right = self.froms(node["right"], is_filtered=keeps["right"], is_seen=is_right_seen)
         if join != "INNER":
             for side, froms in (("left", left), ("right", right)):
                 if keeps[side]:

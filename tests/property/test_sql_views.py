@@ -227,6 +227,19 @@ SHAPES = {
     "QUALIFY in place of a LIMIT that changes": (
         "SELECT a, b FROM t QUALIFY row_number() OVER (ORDER BY a, b) <= (SELECT max(d) FROM u)",
     ),
+    "ranks that WHERE bounds, where all rows matter": (
+        "SELECT x.a FROM (SELECT a, a AS rn FROM t) x ANTI JOIN (SELECT a, row_number() OVER "
+        "(ORDER BY d, a, e, g) AS rn FROM u) y ON x.a = y.a WHERE rn <= 1",
+        "SELECT x.a FROM (SELECT a, a AS rn FROM t) x SEMI JOIN (SELECT a, row_number() OVER "
+        "(ORDER BY d, a, e, g) AS rn FROM u) y ON x.a = y.a WHERE rn <= 1",
+        "SELECT x.a, y.rn FROM t x ASOF JOIN (SELECT a, row_number() OVER (ORDER BY a DESC) AS rn "
+        "FROM (SELECT DISTINCT a FROM u)) y ON x.a >= y.a WHERE rn <= 1",
+        "SELECT * FROM (SELECT a, d, row_number() OVER (ORDER BY a, d, e, g) AS rn FROM u) "
+        "UNPIVOT (rn FOR n IN (rn, d)) WHERE rn <= 1",
+        "SELECT a, d FROM u QUALIFY row_number() OVER (ORDER BY a, d, e, g) BETWEEN 2 AND 1",
+        "SELECT a, d FROM u QUALIFY row_number() OVER (ORDER BY a, d, e, g) BETWEEN 1 AND 2",
+        "SELECT a, d FROM u QUALIFY row_number() OVER (ORDER BY d, a, e, g) BETWEEN a AND 1",
+    ),
     "lists in GROUP BY, and lists of rows that WHERE leaves": (
         "SELECT unnest([a, d]) AS x, count(*) AS n FROM u GROUP BY x HAVING count(*) > 1",
         "SELECT unnest([a, a + 1]) + 1 AS x, unnest([c]) AS y, sum(b) AS s FROM t GROUP BY 1, 2",
