@@ -52,6 +52,10 @@ class DeclaredColumns:
         """List the declared columns that an image lacks."""
         return tuple(name for name in self._types if name not in image)
 
+    def nulls(self, columns: Container[str] | None) -> dict[str, None]:
+        """Nulls for the declared ones of these columns, None for all."""
+        return dict.fromkeys(name for name in self._types if columns is None or name in columns)
+
     def shows_key_alone(self, names: Collection[str], key: Collection[str]) -> bool:
         """Whether an image has only columns of the key, in a table with more columns."""
         return {*names} <= {*key} and bool(self.absent(key))
@@ -108,12 +112,7 @@ class Needs(msgspec.Struct, frozen=True):
         The table may have got a column after a row was written.  An old image of the row has null
         there, and retracts the row only if the two are equal.
         """
-        return self.declared_nulls() if self.diffs else {}
-
-    def declared_nulls(self) -> dict[str, None]:
-        """Nulls for the declared columns, as far as they are read."""
-        names = self.declared.to_look_for()
-        return dict.fromkeys(n for n in names if self.columns is None or n in self.columns)
+        return self.declared.nulls(self.columns) if self.diffs else {}
 
     def read(self, names: Iterable[str] = ()) -> tuple[str, ...] | None:
         """List the columns to decode, together with `names`; None for all."""

@@ -64,7 +64,7 @@ class RowImages:
         self._columns = needs.columns
         if needs.columns is None and minimal and to_look_for:
             self._columns = to_look_for
-        self._nulls = needs.declared_nulls() if nulls else needs.nulls()
+        self._nulls = needs.declared.nulls(needs.columns) if nulls else needs.nulls()
         self.names = None
         """The columns to decode of an image, None for all."""
         if self._columns is not None and needs.key:

@@ -72,8 +72,8 @@ class _AsTheyAre(DeclaredColumns):
     def absent(self, image: Container[str]) -> tuple[str, ...]:
         return ()
 
-    def with_nulls(self, image: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(image)
+    def nulls(self, columns: Container[str] | None) -> dict[str, None]:
+        return {}
 
 
 class Look(NamedTuple):
