@@ -89,9 +89,9 @@ def _ends(
     )
     if are_old(ends):
         raise AwayError(
-            f"for {PATIENCE_S:.0f} s the brokers have told ends of outputs that lie before what "
-            "the batch has written",
-            hint="Check that the leaders of their partitions are up.",
+            f"could not reach the leaders of outputs for {PATIENCE_S:.0f} s: brokers answer with "
+            "ends that lie before what the batch has written",
+            hint="Check that the brokers are up, and which of them lead the outputs' topics.",
         )
     return ends
 

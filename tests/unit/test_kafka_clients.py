@@ -214,7 +214,6 @@ class Answers:
     def __init__(self) -> None:
         self.deleted: list[dict[int, int]] = []
         self.away = False
-        self.looks = 0
 
     def describe_topics(self, asked: Any, **_: object) -> Mapping[str, Answer]:
         return {name: Answer(Described("id", [0])) for name in asked.topic_names}
@@ -224,9 +223,6 @@ class Answers:
     ) -> Mapping[Any, Answer]:
         stable = isolation_level == IsolationLevel.READ_COMMITTED
         return {at: Answer(Offset(self.STABLE if stable else self.HIGH)) for at in asked}
-
-    def list_topics(self, **_: object) -> None:
-        self.looks += 1
 
     def delete_records(self, asked: Sequence[Any], **_: object) -> Mapping[Any, Answer]:
         if self.away:
@@ -258,27 +254,6 @@ def test_progress_ends_are_high_watermarks(sent: Sent) -> None:
     assert [record.ends for record in found] == [{0: Answers.HIGH}] * len(PLAN.published)
     assert [_decoded(value) for _, value in sent.committed] == found
     assert [topic for topic, _ in sent.committed] == [o.progress_topic for o in PLAN.published]
-
-
-def test_ends_of_a_broker_that_was_replaced_are_asked_for_again(
-    monkeypatch: pytest.MonkeyPatch, sent: Sent
-) -> None:
-    """R20. Progress never names ends that lie before what the batch has written."""
-    monkeypatch.setattr(topics, "_PAUSE_S", 0.0)
-    admin, ends = Answers(), iter([3, 3, 9])
-    assert topics.from_leaders(ends.__next__, as_admin(admin), lambda end: end < 9, 60.0) == 9
-    assert admin.looks == 2
-    assert topics.from_leaders(lambda: 3, as_admin(admin), lambda end: end < 9, 0.0) == 3
-
-    monkeypatch.setattr(progress_topic, "PATIENCE_S", 0.0)
-    intervals = {o.name: (4, 5) for o in PLAN.published}
-    batch = [marker(0, 4, intervals=intervals, counts={o.name: 2 for o in PLAN.published})]
-    last = {o.topic: {0: Answers.HIGH - 1} for o in PLAN.published}
-    with pytest.raises(AwayError, match="ends of outputs that lie before"):
-        progress_topic.publish(
-            PLAN, TransactionalProducer({}, "id", 1), as_admin(Answers()), batch, last=last
-        )
-    assert sent.committed == []
 
 
 def _decoded(value: bytes) -> ProgressRecord:
