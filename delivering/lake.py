@@ -455,6 +455,8 @@ class LakeSink:
                     raise FencedError(
                         f'a newer instance of the sink "{self.name}" writes table "{table.name}"'
                     ) from None
+                if last == mark:
+                    return  # The commit was made, and only its answer was lost.
         raise _unsettled(table.name)
 
     def _claimed_table(self, table: TargetTable, lake: LakeTable) -> Mark:

@@ -108,15 +108,9 @@ class DeltaTarget:
             found = self.load(table)
         except TableNotFoundError:
             return None, []
-        marks = (
-            json.loads(text)
-            for commit in found.history()
-            if commit["version"] <= found.version()
-            for name, text in commit.items()
-            if name.startswith("ikebana.")
-        )
-        latest: dict[str, int] = next(marks, {})
-        return latest.get("upper"), _rows(found.to_pyarrow_table(), table)
+        # Its history may be newer than the version that is loaded.
+        upper = found.transaction_version("ikebana.lake")
+        return upper or None, _rows(found.to_pyarrow_table(), table)
 
     def load(self, table: TargetTable) -> Any:
         """Load the newest version of a table."""

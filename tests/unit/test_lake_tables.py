@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
 from ikebana.delivering import delta, iceberg, parquet
-from ikebana.delivering.lake import LakeSink
+from ikebana.delivering.lake import ConflictError, LakeSink, LakeTable, Mark, TableChanges
 from ikebana.delivering.sink import MODES, Batch, TargetTable
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.authoring.deliver_part import Mode, ParquetPart
@@ -117,6 +117,38 @@ def test_a_commit_of_somebody_else_is_met(target: LakeTarget) -> None:
     delivered(_Meeting(target.sink(), compact), [TABLE], topics)
 
     assert _names(target) == [(1, "c"), (2, "b")]
+
+
+class _LostAnswer:
+    """A table whose second commit is made, but looks like one that met another."""
+
+    def __init__(self, table: LakeTable) -> None:
+        self._table = table
+        self._commits = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+    def commit(self, changes: TableChanges | None, mark: Mark) -> None:
+        self._table.commit(changes, mark)
+        self._commits += 1
+        if self._commits == 2:
+            raise ConflictError("there is such a version")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_commit_whose_answer_is_lost_is_not_made_again(target: LakeTarget, mode: Mode) -> None:
+    """A client of an object store asks again after a broken connection, and meets its own file."""
+    table = replace(TABLE, mode=mode, key=() if mode == "changes" else TABLE.key)
+    topics = MemoryTopics()
+    topics.close(ORDERS, 2, _order(1, "a", 1, 1), _order(2, "b", 1, 1))
+    sink = target.sink()
+    open_table = sink._open_table
+    sink._open_table = lambda *each: cast("LakeTable", _LostAnswer(open_table(*each)))
+
+    delivered(sink, [table], topics)
+
+    assert _names(target, table) == [(1, "a"), (2, "b")]
 
 
 @pytest.mark.parametrize("mode", MODES)
