@@ -14,12 +14,14 @@ import psutil
 from cdc import fetched, postgres
 from cdc.postgres_target import PostgresTarget
 from chaos.going import gone
+from chaos.http_faults import Fault, FaultyHttp
 from chaos.plans import UPSERT
 from chaos.runs import Unavailable, Wrong, wait
 from chaos.scenario import Result, Scenario
 from deploy import object_store, tools
 from ikebana.delivering.sink import MODES, TargetTable
 from ikebana.processor.authoring.deliver_part import Mode
+from ikebana.processor.kafka.broker import free_port
 from support.lake_targets import TARGETS, DeltaTarget, IcebergTarget, ParquetTarget
 from support.process_trees import kill
 from support.sink_child import Drawn, FirstRows, Limits, Told, begun
@@ -41,6 +43,9 @@ class Server(Protocol):
 
     def start(self) -> None: ...
 
+    def become(self, fault: Fault, share: float = 1.0) -> None:
+        """Answer a share of all requests so from now on."""
+
     def target(self, kind: str, folder: Path) -> Target: ...
 
 
@@ -59,11 +64,14 @@ class Files:
 
     start = kill
 
+    def become(self, fault: Fault, share: float = 1.0) -> None:
+        raise NotImplementedError
+
     def target(self, kind: str, folder: Path) -> Target:
         return _LOCAL[kind](folder)
 
 
-class Database:
+class Database(Files):
     """A PostgreSQL."""
 
     def __init__(self, server: postgres.Postgres, stack: ExitStack) -> None:
@@ -84,11 +92,11 @@ class Database:
 
 
 class Bucket:
-    """An object store with the files of lakes."""
+    """An object store with the files of lakes, and what becomes of requests to it."""
 
-    def __init__(self, store: object_store.Store) -> None:
-        self.kill, self.start = store.kill, store.start
-        self._url = store.url
+    def __init__(self, store: object_store.Store, answers: FaultyHttp) -> None:
+        self.kill, self.start, self.become = store.kill, store.start, answers.become
+        self._url = f"http://127.0.0.1:{answers.port}"
 
     def target(self, kind: str, folder: Path) -> Target:
         return _REMOTE[kind](folder, self._url)
@@ -103,7 +111,9 @@ def serving(kind: str, folder: Path) -> Iterator[Server]:
                 case "sink-database":
                     yield Database(stack.enter_context(postgres.running()), stack)
                 case "sink-bucket":
-                    yield Bucket(stack.enter_context(object_store.serving(folder)))
+                    store = stack.enter_context(object_store.serving(folder))
+                    answers = FaultyHttp(free_port(), store.port)
+                    yield Bucket(store, stack.enter_context(answers))
                 case _:
                     yield Files()
         except (fetched.Unavailable, tools.MissingToolError) as error:

@@ -1,4 +1,4 @@
-"""SIGKILL of sinks and of their targets, ten times in a run.
+"""SIGKILL of sinks and of their targets, or bad answers of these, ten times in a run.
 
 After each, every table is compared with its collection at its frontier.
 """
@@ -6,6 +6,7 @@ After each, every table is compared with its collection at its frontier.
 from collections.abc import Callable
 
 from chaos.delivered import Delivered
+from chaos.http_faults import Fault
 from chaos.scenario import Kind, Scenario, scenario
 
 _TARGETS: tuple[tuple[Kind, str, str, str], ...] = (
@@ -17,6 +18,7 @@ _TARGETS: tuple[tuple[Kind, str, str, str], ...] = (
     ("sink-bucket", "delta", "Delta tables in an object store", "the object store"),
 )
 _KILLS = 10
+_BADLY_S = 2.0
 
 
 def _kill(life: Delivered) -> None:
@@ -32,6 +34,15 @@ def _kill_both(life: Delivered) -> None:
     life.kill_server()
     life.kill_sink()
     life.start_server()
+
+
+def _answer_badly(life: Delivered) -> None:
+    fault: Fault = life.choice.choice(("losing", "resetting", "failing", "throttled"))
+    life.server.become(fault, 0.3)
+    try:
+        life.wait(_BADLY_S)
+    finally:
+        life.server.become("none")
 
 
 def _kill_in_first_rows(life: Delivered) -> None:
@@ -70,3 +81,6 @@ for _kind, _target, _into, _server in _TARGETS:
         _of(_kind, _target, _kill_target, _under, f"another start of {_server}")
         _both = f"{_sink} and of {_server}{_times}"
         _of(_kind, _target, _kill_both, _both, "another start of both")
+    if _kind == "sink-bucket":
+        _some = f"answers of {_server} to a sink into {_into} are errors, or are lost{_times}"
+        _of(_kind, _target, _answer_badly, _some, "the store answers as usual")
