@@ -584,13 +584,8 @@ def _of_one_type(condition: str, tables: Mapping[str, Table]) -> str:
     """SQL of a condition; an equality of two tables with both sides cast to one type."""
     if (sides := equality_sides(tree(condition))) is None:
         return condition
-    kinds: list[str] = []
-    for side in sides:
-        read = {names[0] for names in columns(side)}
-        if len(read) != 1 or not read <= tables.keys():
-            return condition
-        kinds.append(type_of(changed(side, _unqualified), tables[read.pop()].keyed()))
-    kind = _common(*kinds)
+    kinds = [kind_in(side, tables) for side in sides]
+    kind = None if None in kinds else compared_as(*map(str, kinds))
     if kind is None:
         return condition
     texts = (
@@ -600,13 +595,24 @@ def _of_one_type(condition: str, tables: Mapping[str, Table]) -> str:
     return " = ".join(f"({text})" for text in texts)
 
 
+def kind_in(node: Node, tables: Mapping[str, Table]) -> str | None:
+    """The type of an expression over one of the tables, by alias; None if it reads no single one.
+
+    Raises: ExpressionError.
+    """
+    read = {names[0] for names in columns(node)}
+    if len(read) != 1 or not read <= tables.keys():
+        return None
+    return type_of(changed(node, _unqualified), tables[read.pop()].keyed())
+
+
 def _unqualified(node: Node) -> Node | None:
     if node["class"] != "COLUMN_REF" or len(node["column_names"]) < 2:
         return None
     return {**node, "column_names": node["column_names"][1:]}
 
 
-def _common(one: str, other: str) -> str | None:
+def compared_as(one: str, other: str) -> str | None:
     """The type in which SQL compares two types; None if both are alike, or have no such type."""
     if kind_as_data(one) == kind_as_data(other) or {one, other} & {"JSON", BLOB}:
         return None

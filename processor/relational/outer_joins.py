@@ -49,6 +49,8 @@ from ikebana.processor.relational.making import (
     Making,
     MakingError,
     Table,
+    compared_as,
+    kind_in,
     struct,
     unused_name,
 )
@@ -220,7 +222,7 @@ def semi_join(
     listed = [(name, text_of(node)) for name, node in select or own_columns(left)]
     if on.others:
         return _met_by_rows(making, left, right, on, what, listed)
-    conditions, keys = keys_of(making, right, on, what)
+    conditions, keys = keys_of(making, [left], right, on, what)
     where = [*map(text_of, on.left), *map(text_of, conditions)]
     both = (left.alias, left.relation), (right.alias, keys)
     return making.join(what, both, where, listed, cartesian=not on.equalities)
@@ -275,13 +277,34 @@ def _met_by_rows(
     return making.join(what, both, [f"{one} = {other}"], listed)
 
 
-def keys_of(making: Making, right: Item, on: Conditions, what: str) -> tuple[list[Node], Table]:
+def of_compared_type(
+    pairs: Iterable[tuple[Node, Node]], lefts: Iterable[Item], right: Item
+) -> tuple[tuple[Node, Node], ...]:
+    """Equalities with the right sides cast to the types in which SQL compares the sides.
+
+    Distinct values of the right may be equal in that type, as the texts 1 and 01 as numbers.
+    """
+    tables = {item.alias: item.relation for item in (*lefts, right)}
+    cast = []
+    for one, other in pairs:
+        kinds = kind_in(one, tables), kind_in(other, tables)
+        kind = None if None in kinds else compared_as(*map(str, kinds))
+        if kind not in (None, kinds[1]):
+            other = tree(f"CAST({text_of(other)} AS {kind})")
+        cast.append((one, other))
+    return tuple(cast)
+
+
+def keys_of(
+    making: Making, lefts: Iterable[Item], right: Item, on: Conditions, what: str
+) -> tuple[list[Node], Table]:
     """The equalities of the left with distinct keys of the right, and these keys.
 
     Without equalities the keys are one row if the right has a row, and else empty.
     """
-    names = [f"k{at}" for at, _ in enumerate(on.equalities)]
-    keys = [text_of(without_alias(right.alias, node)) for _, node in on.equalities]
+    pairs = of_compared_type(on.equalities, lefts, right)
+    names = [f"k{at}" for at, _ in enumerate(pairs)]
+    keys = [text_of(without_alias(right.alias, node)) for _, node in pairs]
     # Null equals nothing, so keys with a null never match.
     nonnull = [f"({key}) IS NOT NULL" for key in keys]
     conditions = [text_of(without_alias(right.alias, condition)) for condition in on.right]

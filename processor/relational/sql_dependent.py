@@ -32,7 +32,7 @@ from ikebana.processor.linear.syntax import (
     own_nodes,
 )
 from ikebana.processor.relational import rows
-from ikebana.processor.relational.making import Listed, Table
+from ikebana.processor.relational.making import Listed, Table, compared_as, kind_in
 from ikebana.processor.relational.outer_joins import Item, aliases_of, null_safe
 from ikebana.processor.relational.recursion import recurring
 from ikebana.processor.relational.sql_aggregates import calls
@@ -262,7 +262,9 @@ def translate_dependent(
             raise SqlQueryError(_OUTER_AGGREGATE, call.get("query_location"))
     supplied = _supplied(query, views, node, names)
     if supplied is not None and (may_be_totals or not is_one_row(node)):
-        return _by_equalities(query, views, supplied, names)
+        result = _by_equalities(query, views, supplied, names)
+        if _is_by_data(result, names):
+            return result
     domain, around = domain_of(query, names, read)
     return _result(query, query.query(node, views, domain=domain), around)
 
@@ -377,6 +379,20 @@ def _by_equalities(
     if isinstance(result, SubqueryTotals):
         return SubqueryResult(result.item, around, result.fields, result.shown, is_total=True)
     return replace(_result(query, result, around), is_null_safe=False)
+
+
+def _is_by_data(result: SubqueryResult, names: Names) -> bool:
+    """Whether different values of a subquery differ as SQL compares them with those around.
+
+    The texts 1 and 01 are equal as numbers, so a number around has the rows of both.
+    """
+    tables = {item.alias: item.relation for item in names.froms.items}
+    kinds = result.item.relation.types
+    return all(
+        (kind := kind_in(one, tables)) is None
+        or compared_as(kind, kinds[field]) in (None, kinds[field])
+        for one, field in zip(result.around, result.fields, strict=True)
+    )
 
 
 def domain_of(

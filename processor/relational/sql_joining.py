@@ -34,6 +34,7 @@ from ikebana.processor.relational.outer_joins import (
     identity_of,
     keys_of,
     null_safe,
+    of_compared_type,
     outer_join,
     outer_of,
     semi_join,
@@ -129,7 +130,7 @@ def semi_or_anti(
         return _matching(query, join, one, side, conditions)
     conditions = by_side(on(left), {each.alias for each in left.items}, {right.alias})
     if join == "SEMI" and not conditions.others and not conditions.left:
-        equalities, keys = keys_of(query.making, right, conditions, "semi")
+        equalities, keys = keys_of(query.making, left.items, right, conditions, "semi")
         items = [*left.items, Item(right.alias, keys)]
         return Froms(items, [*left.conditions, *equalities], left.merged)
     one = query.one(left, "joined")
@@ -247,7 +248,8 @@ def as_of(
     order, others = _order(on, left, right, place)
     if others:
         return _best(query, left, right, conditions, order)
-    item, names = _spans(query, right, on, order)
+    pairs = of_compared_type(on.equalities, [left], right)
+    item, names = _spans(query, right, replace(on, equalities=pairs), order)
     if keeps_right:
         item = replace(item, relation=_with_others(query, right, item.relation, names))
     first, second = _BOUNDS[order.comparison]

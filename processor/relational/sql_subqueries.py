@@ -286,7 +286,8 @@ def _shows_more(node: Node) -> bool:
 
 def _shows_no_nulls(node: Node) -> bool:
     """Whether WHERE has IS NOT NULL for each column of the result."""
-    if node["type"] != "SELECT_NODE":
+    # Grouping sets make nulls.
+    if node["type"] != "SELECT_NODE" or len(node["group_sets"]) > 1:
         return False
     nonnull = _nonnull(conjuncts(node["where_clause"]))
     return all(unplaced({**each, "alias": ""}) in nonnull for each in node["select_list"])
@@ -373,14 +374,15 @@ class Gathered:
             (item,) = froms.items
             self._replace(anti_join(making, item, right, on, "not"))
             return
-        conditions, keys = keys_of(making, right, on, "in")
+        conditions, keys = keys_of(making, froms.items, right, on, "in")
         froms.items.append(Item(right.alias, keys))
         froms.conditions += [*on.left, *conditions]
 
     def mark(self, result: SubqueryResult, more: Sequence[Node] = ()) -> Node:
         """Add a column that says whether a row matches a row of a subquery."""
         right, on = self._matching(result, more)
-        conditions, keys = keys_of(self._query.making, right, on, "mark")
+        items = self.names.froms.items
+        conditions, keys = keys_of(self._query.making, items, right, on, "mark")
         pairs = tuple(pair for each in conditions if (pair := equality_sides(each)) is not None)
         # Keys are never null, so after the outer join a null means that there is no match.
         first = column(right.alias, next(iter(keys.types)))

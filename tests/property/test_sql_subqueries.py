@@ -119,6 +119,26 @@ SHAPES = {
         "SELECT t.a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a HAVING count(*) = 0)",
         "SELECT t.a, (SELECT count(*) FROM u WHERE u.d < max(t.b)) AS n FROM t GROUP BY t.a",
     ),
+    "of texts of which several are equal to one number": (
+        *(
+            template.format("(SELECT unnest([d::VARCHAR, '0' || d]) AS s, a, d FROM u)")
+            for template in (
+                "SELECT t.a FROM t SEMI JOIN {} y ON t.a = y.s",
+                "SELECT t.a FROM t ANTI JOIN {} y ON t.a = y.s",
+                "SELECT t.a, y.s FROM t LEFT JOIN {} y ON t.a = y.s",
+                "SELECT t.a FROM t WHERE EXISTS (SELECT 1 FROM {} y WHERE y.s = t.a)",
+                "SELECT t.a, EXISTS (SELECT 1 FROM {} y WHERE y.s = t.a) AS e FROM t",
+                "SELECT t.a, (SELECT count(*) FROM {} y WHERE y.s = t.a) AS n FROM t",
+                "SELECT t.a, z.m FROM t, LATERAL (SELECT max(d) AS m FROM {} y WHERE y.s = t.a) z",
+                "SELECT t.a, z.d FROM t, LATERAL (SELECT d FROM {} y WHERE y.s = t.a "
+                "ORDER BY d, a LIMIT 1) z",
+                "SELECT t.a, y.s FROM t ASOF JOIN (SELECT DISTINCT ON (s::INTEGER, d) * FROM {} "
+                "ORDER BY s::INTEGER, d, s, a) y ON t.a = y.s AND t.b >= y.d",
+            )
+        ),
+        "SELECT t.a FROM t WHERE t.a NOT IN (SELECT d FROM u WHERE d IS NOT NULL "
+        "GROUP BY ROLLUP (d))",
+    ),
     "of grouping sets, of which one is of nothing": (
         "SELECT t.a, z.* FROM t, LATERAL (SELECT d, count(*) AS n, sum(d) AS s, grouping(d) AS g "
         "FROM u WHERE u.a = t.a GROUP BY ROLLUP (d)) z",
