@@ -26,7 +26,6 @@ import msgspec
 
 from ikebana.arrangements.store import EntryDict, Store
 from ikebana.arrangements.update import Interval
-from ikebana.compiled._arranged import applied, prefixed, staged
 from ikebana.processor.base.rows import Columned, KeyedUpdate, columns_of, in_columns_of
 from ikebana.processor.kernels import history
 from ikebana.processor.kernels.history import (
@@ -266,7 +265,7 @@ class Simple:
 
 
 try:
-    from ikebana.compiled._arranged import grouped
+    from ikebana.compiled._arranged import applied, grouped, prefixed, staged
 except ImportError:
     grouped = Simple = None  # type: ignore[assignment,misc]
 

@@ -1,5 +1,8 @@
 """The compiled modules are the same wherever they are listed."""
 
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -16,3 +19,21 @@ def test_all_compiled_modules_are_known() -> None:
 
     assert list(PARTS) == there
     assert sorted(names) == [f"ikebana.compiled._{name}" for name in there]
+
+
+def test_what_is_not_compiled_runs_in_python() -> None:
+    """A package that was built without a C compiler can be imported, with all that uses them."""
+    users = [
+        ".".join(("ikebana", *path.relative_to(ROOT).with_suffix("").parts))
+        for folder in ("arrangements", "codecs", "processor", "serving", "delivering")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if "ikebana.compiled" in path.read_text()
+    ]
+    assert len(users) > 10
+    program = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]"
+    subprocess.run(
+        [sys.executable, "-c", program, *users],
+        env={**os.environ, "IKEBANA_COMPILED": "0"},
+        check=True,
+        timeout=120,
+    )
