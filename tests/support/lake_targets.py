@@ -108,9 +108,11 @@ class DeltaTarget:
             found = self.load(table)
         except TableNotFoundError:
             return None, []
-        # Its history may be newer than the version that is loaded.
-        upper = found.transaction_version("ikebana.lake")
-        return upper or None, _rows(found.to_pyarrow_table(), table)
+        # The history may be newer than the version that is loaded, so it only has the names.
+        history = found.history()
+        sinks = {name for commit in history for name in commit if name.startswith("ikebana.")}
+        uppers = [found.transaction_version(sink) or 0 for sink in sinks]
+        return max(uppers, default=0) or None, _rows(found.to_pyarrow_table(), table)
 
     def load(self, table: TargetTable) -> Any:
         """Load the newest version of a table."""
