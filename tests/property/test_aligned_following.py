@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.errors import ConfigError
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kafka.following import ClosedTimes, Piece, Resume
 from ikebana.serving.aligned import AlignedBatch, Follower, InMemory
 from support.served_collections import Batch, Oracle, batches
@@ -110,7 +111,7 @@ def test_a_topic_adds_up_to_its_collection(written: list[Batch]) -> None:
     for batch in written:
         whole.add(batch.updates)
     for found in _followed({"left": written, "right": [Batch(-9, 10**6, [])]}, None):
-        oracle.updates += [u[1:] for u in found.updates]  # type: ignore[misc]
+        oracle.add([KeyedUpdate(*update[1:]) for update in found.updates])
         assert oracle.collection(found.upper) == whole.collection(found.upper - 1)
 
 
