@@ -44,7 +44,7 @@ from ikebana.delivering.sink import (
     TargetTable,
 )
 from ikebana.errors import AccessError, ConfigError, FencedError, SourceError
-from ikebana.processor.authoring.deliver_part import LONGEST_NAME, PostgresPart
+from ikebana.processor.authoring.deliver_part import PostgresPart, cut_names
 from ikebana.processor.base.arrow_json import is_readable
 from ikebana.processor.linear.json_text import quoted
 
@@ -107,13 +107,11 @@ class PostgresTable:
         self.name = ".".join(map(quoted, table.name.split(".", 1)))
         self.types = {column.name: postgres_type(column.kind) for column in table.columns}
         self.types |= {name: "uuid" if name == ID else "bigint" for name in table.added}
-        for name in (*table.name.split(".", 1), *self.types):
-            if len(name.encode()) > LONGEST_NAME:
-                raise ConfigError(
-                    f'table "{table.name}": PostgreSQL would cut the name "{name}", which has '
-                    f"more than {LONGEST_NAME} bytes",
-                    hint="Give it another name; a column has that of its source as `field`.",
-                )
+        for problem in cut_names(table.name, self.types):
+            raise ConfigError(
+                f'table "{table.name}": {problem}',
+                hint="Give it another name; a column has that of its source as `field`.",
+            )
         self.copied = [column.name for column in table.columns]
         self.copied += [TIME, DIFF] if table.mode == "changes" else [ID, TIME, DIFF]
         self._staging, self._net = f"ikebana_staging_{number}", f"ikebana_net_{number}"

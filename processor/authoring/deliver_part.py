@@ -1,6 +1,6 @@
 """The section `deliver`: sinks, and the tables that each keeps in its target."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -94,8 +94,18 @@ TARGETS = tuple(name for name in DeliverPart.keys() if name != "tables")  # noqa
 """The keys that name a target."""
 
 
-LONGEST_NAME = 63
-"""The most bytes of a name in PostgreSQL, which would cut a longer one."""
+# The most bytes of a name in PostgreSQL, which would cut a longer one.
+_LONGEST_NAME = 63
+
+
+def cut_names(table: str, columns: Iterable[str]) -> Iterator[str]:
+    """Say which names of a table and its columns PostgreSQL would cut."""
+    for name in (*table.split(".", 1), *columns):
+        if len(name.encode()) > _LONGEST_NAME:
+            yield (
+                f'PostgreSQL would cut the name "{name}", which has more than {_LONGEST_NAME} '
+                "bytes"
+            )
 
 
 class SinkFile(Section):
@@ -137,14 +147,9 @@ def _cut_names(
     if plan is not None and not columns:
         outputs = (output for output in plan.outputs if output.name == table.source)
         columns = [column for output in outputs for column in output_types(plan, output)]
-    for each in (*name.split(".", 1), *columns):
-        if len(each.encode()) > LONGEST_NAME:
-            yield (
-                path,
-                f'PostgreSQL would cut the name "{each}", which has more than {LONGEST_NAME} '
-                "bytes; give it another name: a column under `columns` has that of its source as "
-                "`field`",
-            )
+    remedy = "give it another name: a column under `columns` has that of its source as `field`"
+    for problem in cut_names(name, columns):
+        yield path, f"{problem}; {remedy}"
 
 
 def _of_table(

@@ -378,25 +378,25 @@ def column(*names: str) -> Node:
     }
 
 
-def having(value: Any, part: str, without: str | None = None) -> Iterator[Node]:
+def objects_with(value: Any, part: str, without: str | None = None) -> Iterator[Node]:
     """All objects within that have a part of this name, outermost first, in the text's order.
 
     Fields called `without` are left out.
     """
     if isinstance(value, list | tuple):
         for item in value:
-            yield from having(item, part, without)
+            yield from objects_with(item, part, without)
     elif isinstance(value, dict):
         if part in value:
             yield value
         for name, item in value.items():
             if name != without:
-                yield from having(item, part, without)
+                yield from objects_with(item, part, without)
 
 
 def nodes(value: Any, without: str | None = None) -> Iterator[Node]:
     """All nodes within, outermost first, except those in fields called `without`."""
-    return having(value, "class", without)
+    return objects_with(value, "class", without)
 
 
 def own_nodes(value: Any) -> Iterator[Node]:

@@ -584,15 +584,23 @@ def _of_one_type(condition: str, tables: Mapping[str, Table]) -> str:
     """SQL of a condition; an equality of two tables with both sides cast to one type."""
     if (sides := equality_sides(tree(condition))) is None:
         return condition
+    texts = compared_texts(sides, tables)
+    return condition if texts is None else " = ".join(f"({text})" for text in texts)
+
+
+def compared_texts(sides: tuple[Node, Node], tables: Mapping[str, Table]) -> list[str] | None:
+    """SQL of both sides of an equality, with casts to the type in which SQL compares them.
+
+    None if they are compared as they are.  Raises: ExpressionError.
+    """
     kinds = [kind_in(side, tables) for side in sides]
     kind = None if None in kinds else compared_as(*map(str, kinds))
     if kind is None:
-        return condition
-    texts = (
+        return None
+    return [
         text_of(side) if of == kind else f"CAST({text_of(side)} AS {kind})"
         for side, of in zip(sides, kinds, strict=True)
-    )
-    return " = ".join(f"({text})" for text in texts)
+    ]
 
 
 def kind_in(node: Node, tables: Mapping[str, Table]) -> str | None:

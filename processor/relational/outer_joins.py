@@ -49,8 +49,7 @@ from ikebana.processor.relational.making import (
     Making,
     MakingError,
     Table,
-    compared_as,
-    kind_in,
+    compared_texts,
     struct,
     unused_name,
 )
@@ -278,21 +277,18 @@ def _met_by_rows(
 
 
 def of_compared_type(
-    pairs: Iterable[tuple[Node, Node]], lefts: Iterable[Item], right: Item
+    pairs: Sequence[tuple[Node, Node]], lefts: Iterable[Item], right: Item
 ) -> tuple[tuple[Node, Node], ...]:
     """Equalities with the right sides cast to the types in which SQL compares the sides.
 
     Distinct values of the right may be equal in that type, as the texts 1 and 01 as numbers.
     """
     tables = {item.alias: item.relation for item in (*lefts, right)}
-    cast = []
-    for one, other in pairs:
-        kinds = kind_in(one, tables), kind_in(other, tables)
-        kind = None if None in kinds else compared_as(*map(str, kinds))
-        if kind not in (None, kinds[1]):
-            other = tree(f"CAST({text_of(other)} AS {kind})")
-        cast.append((one, other))
-    return tuple(cast)
+    texts = [compared_texts(pair, tables) for pair in pairs]
+    return tuple(
+        (one, other if text is None else tree(text[1]))
+        for (one, other), text in zip(pairs, texts, strict=True)
+    )
 
 
 def keys_of(

@@ -31,8 +31,8 @@ from ikebana.processor.linear.syntax import (
     columns,
     conjunction,
     has_subquery,
-    having,
     nodes,
+    objects_with,
     replaced,
     text_of,
     tree,
@@ -323,7 +323,7 @@ def _without_effect(tree: Node) -> list[int | None]:
     """The places of each ORDER BY that is dropped, in the order of the text."""
     places: list[int | None] = [
         each["orders"][0]["expression"].get("query_location")
-        for query in having(tree, "modifiers")
+        for query in objects_with(tree, "modifiers")
         for group in _groups(query["modifiers"])
         for each in group
         if each not in _with_effect(group)

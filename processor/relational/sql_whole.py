@@ -27,8 +27,8 @@ from ikebana.processor.linear.syntax import (
     column,
     columns,
     equality_sides,
-    having,
     nodes,
+    objects_with,
     own_nodes,
     shown,
     text_of,
@@ -155,9 +155,9 @@ class QueryTranslation:
         self._one: Table | None = None
         every = list(nodes(node))
         # A NATURAL JOIN is by any column.
-        natural = (each["ref_type"] == "NATURAL" for each in having(node, "ref_type"))
+        natural = (each["ref_type"] == "NATURAL" for each in objects_with(node, "ref_type"))
         # The rows of an UNPIVOT have all other columns.
-        unpivots = (bool(each["unpivot_names"]) for each in having(node, "unpivot_names"))
+        unpivots = (bool(each["unpivot_names"]) for each in objects_with(node, "unpivot_names"))
         of_places = ("STAR", "POSITIONAL_REFERENCE")
         self._stars = (
             any(each["class"] in of_places for each in every) or any(natural) or any(unpivots)
@@ -168,10 +168,10 @@ class QueryTranslation:
             if each["class"] == "COLUMN_REF"
             for name in each["column_names"]
         }
-        for using in having(node, "using_columns"):
+        for using in objects_with(node, "using_columns"):
             self._mentioned |= {name.lower() for name in using["using_columns"]}
         self.mentions_key = any(SHORT.get(name, name) == KEY for name in self._mentioned)
-        for each in having(node, "type"):
+        for each in objects_with(node, "type"):
             refuse_before(each)
         self.tables = dict(self._tables(node))
         self._values = 0
@@ -200,7 +200,7 @@ class QueryTranslation:
         """The error of a frame with the place of the call, which DuckDB does not say."""
         calls = (
             each
-            for each in having(self._node, "start_expr")
+            for each in objects_with(self._node, "start_expr")
             if _DISTANCES & {each["start"], each["end"]}
         )
         if error.at is None and error.problem.startswith("a RANGE frame"):
@@ -510,7 +510,7 @@ class QueryTranslation:
 
 def _begin_of_query(node: Node) -> int | None:
     """The place of the first select list of a query."""
-    first = next(having(node, "select_list"), None)
+    first = next(objects_with(node, "select_list"), None)
     return None if first is None else _begin(first)
 
 
@@ -577,7 +577,7 @@ def named_tables(value: Any, views: Collection[str] = ()) -> Iterator[Node]:
 
 def named(value: Any, name: str) -> Iterator[Node]:
     """References to a table or view of this name."""
-    return (n for n in having(value, "table_name") if n["table_name"].lower() == name)
+    return (n for n in objects_with(value, "table_name") if n["table_name"].lower() == name)
 
 
 def _is_connected(froms: Froms) -> bool:

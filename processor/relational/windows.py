@@ -29,7 +29,7 @@ from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import (
     Node,
     columns,
-    having,
+    objects_with,
     replaced,
     text_of,
     tokens,
@@ -227,7 +227,7 @@ def without_windows(text: str) -> tuple[str, Mapping[str, WindowCall]]:
     calls: dict[str, WindowCall] = {}
     if not any(f"{name}(" in text.lower().replace(" ", "") for name in _FORMS):
         return text, calls
-    for node in having(query_tree(text), "function"):
+    for node in objects_with(query_tree(text), "function"):
         if node["function"].get("function_name", "").lower() not in _FORMS:
             continue
         place = node["query_location"]
