@@ -263,7 +263,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:loud a notice is said each time": (
         "tests/unit/test_batch_display.py::test_a_notice_is_said_once",
-        "processor/watching/display.py",
+        "processor/watching/reports.py",
         "                self._said.add(each.name)\n",
         "",
     ),
@@ -708,13 +708,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:hosts who connects to a host proves nothing": (
         "tests/unit/test_hosts.py::test_who_does_not_know",
         "processor/spark/workers/network.py",
-        'if not hmac.compare_digest(_received(connection), _proof(b"client", ours, theirs)):',
+        'if not hmac.compare_digest(_challenge(connection), _proof(b"client", ours, theirs)):',
         "if not _received(connection):",
     ),
     "edge:hosts who listens proves nothing": (
         "tests/unit/test_hosts.py::test_who_listens",
         "processor/spark/workers/network.py",
-        'if not hmac.compare_digest(_received(connection), _proof(b"server", theirs, ours)):',
+        'if not hmac.compare_digest(_challenge(connection), _proof(b"server", theirs, ours)):',
         "if not _received(connection):",
     ),
     "edge:hosts shards move although their hosts are there": (

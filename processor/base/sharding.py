@@ -63,6 +63,11 @@ class Hot(msgspec.Struct, array_like=True, frozen=True):
     most: int = 0
     hash: str = ""
 
+    @property
+    def share(self) -> float:
+        """The share of the most frequent key in all records."""
+        return self.most / self.count if self.count else 0.0
+
 
 def hash_of(key: bytes) -> str:
     """Hash a key: the first digits of its SHA-256.

@@ -20,8 +20,7 @@ from ikebana.processor.linear import functions
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark.alone import alone
-from ikebana.processor.watching.display import BatchDisplay
-from ikebana.processor.watching.reports import Watcher, Watchers
+from ikebana.processor.watching.reports import BatchDisplay, Watcher, Watchers
 from ikebana.processor.watching.sinks import SinkFigures, Sinks, no_sinks
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from ikebana.processor.kafka import broker, topics
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.spark.alone import alone
-from ikebana.processor.watching.display import BatchDisplay
+from ikebana.processor.watching.reports import BatchDisplay
 
 
 def table(name: str) -> Any:

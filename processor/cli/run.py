@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from ikebana.processor.spark.query import Running
     from ikebana.processor.spark.supervised import Hooks
     from ikebana.processor.watching.answering import RecordLookup
-    from ikebana.processor.watching.display import BatchDisplay
     from ikebana.processor.watching.monitor import Monitor, SinksOfRun
-    from ikebana.processor.watching.reports import Watcher
+    from ikebana.processor.watching.reports import BatchDisplay, Watcher
     from ikebana.processor.watching.sinks import Sinks
 
 
@@ -307,8 +306,7 @@ def _run(
 ) -> bool:
     """Run a pipeline once; return whether to run it again, with columns new in messages."""
     from ikebana.processor.cli.pipeline_argument import Adding
-    from ikebana.processor.watching.display import BatchDisplay
-    from ikebana.processor.watching.reports import Watchers
+    from ikebana.processor.watching.reports import BatchDisplay, Watchers
 
     plan, settings = configured
     with (

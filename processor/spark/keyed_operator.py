@@ -21,7 +21,7 @@ from ikebana.processor.base import calls, processes
 from ikebana.processor.engine import task as shard_batch
 from ikebana.processor.engine.task import Job
 from ikebana.processor.spark.workers import daemon, left_rows, owners
-from ikebana.processor.spark.workers.messages import Done, pickled
+from ikebana.processor.spark.workers.network import Done, pickled
 from ikebana.processor.spark.workers.owners import PLACEMENT, Owners
 
 # Decision (nothing is shuffled): Partitions of the source are coalesced into one, which satisfies

@@ -57,8 +57,7 @@ from ikebana.processor.spark.source_task import (
     write_signal,
 )
 from ikebana.processor.spark.workers import owners
-from ikebana.processor.spark.workers.messages import pickled
-from ikebana.processor.spark.workers.network import WorkerAddress
+from ikebana.processor.spark.workers.network import WorkerAddress, pickled
 from ikebana.processor.spark.workers.owners import PLACEMENT, Owners
 from ikebana.processor.topics import reclock, replays
 from ikebana.processor.topics.allowance import Allowance, Beats, Pace

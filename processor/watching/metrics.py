@@ -10,9 +10,8 @@ once in each later file that changed it.  The number of updates that cancelled b
 written is unknown.
 """
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 from ikebana.processor.base.fast_paths import FastPath
 from ikebana.processor.base.notices import Notice, counts
@@ -22,11 +21,8 @@ from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.batch_selection import InputsState
 from ikebana.processor.watching.health import BatchProgress, Health
+from ikebana.processor.watching.reports import BatchReport
 from ikebana.processor.watching.sinks import SinkFigures
-
-if TYPE_CHECKING:
-    from ikebana.processor.watching.reports import BatchReport
-
 
 # Decision (lag): Lag is the age of a look at the topics, not of the newest time: in the ingest
 # domain times are new even in a backlog of days, and in the offset domain they are no times of
@@ -208,7 +204,7 @@ BASE_BYTES = _metric("state_base_bytes", "gauge", "Size of a shard's base", "sha
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
 
-def frontiers_of(plan: Plan, report: "BatchReport") -> dict[str, int]:
+def frontiers_of(plan: Plan, report: BatchReport) -> dict[str, int]:
     """Return the frontier of each output after a batch."""
     # All shards have the same intervals.
     intervals = report.markers[0].intervals if report.markers else {}
@@ -260,7 +256,7 @@ def of_restart() -> Iterator[MetricSample]:
     yield MetricSample(RESTARTS, (), 1)
 
 
-def of_batch(plan: Plan, report: "BatchReport") -> Iterator[MetricSample]:
+def of_batch(plan: Plan, report: BatchReport) -> Iterator[MetricSample]:
     """Make the samples of a committed batch."""
     yield MetricSample(BATCH, (), report.batch)
     yield MetricSample(BEHIND, (), report.behind)
@@ -343,11 +339,6 @@ def of_moment(
                 yield MetricSample(metric, (name,), max(0, now_ms - frontier) / 1000)
 
 
-HOT_SHARE = 0.2
-"""A warning is given for a key with a greater share of a batch's records of an input."""
-HOT_MATCHES = 10_000
-"""A warning is given for a key that meets more data than this in the lookups of a batch."""
-_WARN_EVERY_S = 600.0
 # The most hashes of an input or join; later ones are reported as one.
 _MOST_HASHES = 10
 OTHER_KEYS = "other"
@@ -375,59 +366,8 @@ class HotSeries:
             if before != label:
                 yield _hot_sample(*name, before, 0.0)
             self._last[name] = label
-            yield _hot_sample(*name, label, hot.most if hot.kind == "matches" else _share(hot))
-
-
-def _share(hot: Hot) -> float:
-    """The share of the hottest key in all records."""
-    return hot.most / hot.count if hot.count else 0.0
+            yield _hot_sample(*name, label, hot.most if hot.kind == "matches" else hot.share)
 
 
 def _hot_sample(kind: str, of: str, key: str, value: float) -> MetricSample:
     return MetricSample(JOIN_KEY_MATCHES if kind == "matches" else HOT_KEY_SHARE, (of, key), value)
-
-
-class Warned(NamedTuple):
-    """A warning: the words, and its fields for log lines as JSON."""
-
-    words: str
-    fields: dict[str, object]
-
-
-class HotWarnings:
-    """The warnings of a run: one for each input, operator or join in a period."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._warned_at: dict[tuple[str, str], float] = {}
-
-    def of(self, batch: int, keys: Iterable[Hot]) -> Iterator[Warned]:
-        """Yield the warnings about a batch."""
-        now_s = self._clock()
-        for hot in keys:
-            name = hot.kind, shown(hot.of)
-            words = _warning(batch, hot)
-            if words is None or now_s - self._warned_at.get(name, -_WARN_EVERY_S) < _WARN_EVERY_S:
-                continue
-            self._warned_at[name] = now_s
-            yield words
-
-
-def _warning(batch: int, hot: Hot) -> Warned | None:
-    of = shown(hot.of)
-    fields: dict[str, object] = {"batch": batch, "of": of, "hash": hot.hash}
-    if hot.kind == "matches":
-        if hot.most <= HOT_MATCHES:
-            return None
-        words = (
-            f"the key with the hash {hot.hash} has met {hot.most:,} rows of join {of} in batch "
-            f"{batch}: its results are as many, and all come from one shard"
-        )
-        return Warned(words, {**fields, "matches": hot.most})
-    if not hot.hash or _share(hot) <= HOT_SHARE:
-        return None
-    words = (
-        f"the key with the hash {hot.hash} has {_share(hot):.0%} of the {hot.count:,} records of "
-        f"{of} in batch {batch}: its shard does more than the others"
-    )
-    return Warned(words, {**fields, "share": round(_share(hot), 3), "records": hot.count})

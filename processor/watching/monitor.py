@@ -51,12 +51,11 @@ from ikebana.processor.watching.metrics import (
     MetricSample,
     TriggerReport,
 )
-from ikebana.processor.watching.reports import Filling, held_words, nothing
+from ikebana.processor.watching.reports import BatchReport, Filling, held_words, nothing
 from ikebana.processor.watching.sinks import FiguresOfSinks, SinkFigures, no_sinks
 
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan
-    from ikebana.processor.watching.reports import BatchReport, Filling
 
 # The notes of a run since it began: how many records were late, drifted or made errors.
 #
@@ -435,7 +434,7 @@ class Monitor:
         self._fast_paths = tuple(fast_paths)
         self._take(metrics.of_start(self._plan, __version__, checkpoint, incarnation, fast_paths))
 
-    def batch(self, report: "BatchReport") -> None:
+    def batch(self, report: BatchReport) -> None:
         """Record a committed batch."""
         self._health.committed()
         self._outputs = metrics.frontiers_of(self._plan, report)

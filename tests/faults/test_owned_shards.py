@@ -15,7 +15,7 @@ from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.engine import task
 from ikebana.processor.engine.task import Job, OpenShards
 from ikebana.processor.kafka.broker import Broker
-from ikebana.processor.spark.workers import messages, owners
+from ikebana.processor.spark.workers import network, owners
 from ikebana.processor.spark.workers.serving import OWNER_NAME
 from ikebana.processor.spark.workers.starting import Workers
 from support.instances import KEYS, SHARDS, Instances, Way, made
@@ -53,7 +53,7 @@ def by_owner(workers: Workers) -> Way:
     """Have an owner run batches, as Spark's workers do."""
 
     def run(job: Job, shard: int, state: bytes | None, rows: list[bytes]) -> Marker:
-        sealed = messages.pickled(job)
+        sealed = network.pickled(job)
         done = owners.run({shard: workers.owners}, *sealed, {shard: state}, {shard: rows})[shard]
         assert done is not None
         found = msgspec.json.decode(done.marker, type=Marker)
@@ -194,10 +194,10 @@ class GivenUpError(Exception):
 def _given_up(
     workers: Workers, job: Job, shard: int, state: bytes | None, rows: list[bytes]
 ) -> Marker:
-    _, digest = messages.pickled(job)
+    _, digest = network.pickled(job)
     with connected(workers) as connection:
-        ask = messages.Ask(digest, shard, state, [len(row) for row in rows])
-        messages.send(connection, ask, rows)
+        ask = network.Ask(digest, shard, state, [len(row) for row in rows])
+        network.send(connection, ask, rows)
     raise GivenUpError
 
 

@@ -11,8 +11,7 @@ from ikebana.processor.base.fast_paths import FastPath
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource, PartPlan
 from ikebana.processor.topics.batch_selection import InputsState
-from ikebana.processor.watching.display import BatchDisplay, _Bar
-from ikebana.processor.watching.reports import BatchReport, Filling
+from ikebana.processor.watching.reports import BatchDisplay, BatchReport, Filling, _Bar
 
 PLAN = Plan(
     "p",

@@ -14,7 +14,7 @@ import pytest
 
 from ikebana.processor.kafka.broker import free_port
 from ikebana.processor.spark.workers import daemon, network
-from ikebana.processor.spark.workers.messages import pickled
+from ikebana.processor.spark.workers.network import pickled
 from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, Owners, run
 from ikebana.processor.spark.workers.serving import OWNER_NAME
 from ikebana.processor.spark.workers.starting import PROGRAM, PYTHON_VARIABLE, Workers

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.errors import LostError
-from ikebana.processor.spark.workers import left_rows, messages, network, owners
+from ikebana.processor.spark.workers import left_rows, network, owners
 from ikebana.processor.spark.workers.network import StrangerError
 from ikebana.processor.spark.workers.owners import Owners, Placement, place_shards
 
@@ -80,14 +80,14 @@ def test_a_run_that_encrypts_sends_nothing_that_others_can_read(
 
         def answer() -> None:
             with network.accepted(far) as connection:
-                connection.sendall(messages.received(connection, 6))
+                connection.sendall(network.received(connection, 6))
 
         threads = [threading.Thread(target=each) for each in (relay, answer)]
         for each in threads:
             each.start()
         with network.connected(address(near)) as connection:
             connection.sendall(b"a row!")
-            assert messages.received(connection, 6) == b"a row!"
+            assert network.received(connection, 6) == b"a row!"
         for each in threads:
             each.join(30)
 

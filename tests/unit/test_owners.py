@@ -21,9 +21,8 @@ from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.spark import session
 from ikebana.processor.spark.failures import own_error_in
 from ikebana.processor.spark.source_task import Share, SourceConfig
-from ikebana.processor.spark.workers import left_rows, messages, serving
-from ikebana.processor.spark.workers.messages import Ask, Done, Raised
-from ikebana.processor.spark.workers.network import WorkerAddress
+from ikebana.processor.spark.workers import left_rows, network, serving
+from ikebana.processor.spark.workers.network import Ask, Done, Raised, WorkerAddress
 from ikebana.processor.spark.workers.owners import Owners, read, run
 from ikebana.processor.spark.workers.starting import Workers
 from ikebana.processor.topics.source_offset import SourceOffset
@@ -84,7 +83,7 @@ def test_all_owners_have_answered_before_an_error_is_raised(tmp_path: Path) -> N
     def own(number: int, listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection:
-            messages.receive(connection, Ask)
+            network.receive(connection, Ask)
             if number == 0:
                 answer: msgspec.Struct = Raised("builtins", "ValueError", "no", "")
             else:
@@ -92,7 +91,7 @@ def test_all_owners_have_answered_before_an_error_is_raised(tmp_path: Path) -> N
                 answer = Done(b"state", b"marker")
             # Before it is sent: who has got it may look at once.
             answered.append(number)
-            messages.send(connection, answer)
+            network.send(connection, answer)
 
     with ExitStack() as open_here:
         owned = Owners(str(tmp_path), 2)
@@ -200,7 +199,7 @@ def source(folder: str) -> tuple[bytes, str]:
         incarnation=1,
         rows=folder,
     )
-    return messages.pickled(config)
+    return network.pickled(config)
 
 
 def share(*rows: tuple[int, bytes]) -> Share:

@@ -11,7 +11,8 @@ from ikebana.processor.base import log_lines
 from ikebana.processor.base.rows import Facts, IgnoredMessages, Updates, Upserts
 from ikebana.processor.base.sharding import LEAST, Hot, added_up, hash_of, hot_keys
 from ikebana.processor.watching import metrics
-from ikebana.processor.watching.metrics import OTHER_KEYS, HotSeries, HotWarnings, MetricSample
+from ikebana.processor.watching.metrics import OTHER_KEYS, HotSeries, MetricSample
+from ikebana.processor.watching.reports import HotWarnings
 from support.clocks import Clock
 
 HOT = b'{"id":7}'

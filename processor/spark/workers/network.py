@@ -1,4 +1,10 @@
-"""Connections between the processes of a run: over socket files on one machine, else over TCP.
+"""How the processes of a run talk: connections, and the messages over them.
+
+Connections go over socket files on one machine, else over TCP.  Each carries one request of one
+of Spark's Python processes: an `Ask`, followed by the rows of a batch, to an owner of shards, or a
+`ReadRequest` to a reader of batches.  If the receiver does not have the job, or the configuration
+of the source, it answers `MissingContent` and gets it.  Then it sends `Done`, `ReadRows` or
+`Raised`.
 
 Over TCP both ends prove that they know the secret of the run, before anything is unpickled, by
 digests of random bytes from each of them (HMAC, as in `multiprocessing.connection`).  The secret
@@ -10,16 +16,169 @@ have both, and trust nothing else.
 import base64
 import datetime
 import functools
+import hashlib
 import hmac
 import os
+import pickle
 import secrets
 import socket
 import ssl
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import TypeVar
 
-from ikebana.processor.spark.workers.messages import DisconnectedError, received
+import msgspec
+
 from ikebana.processor.spark.workers.stand_in import short
+
+Message = TypeVar("Message")
+_LENGTH = 8
+# A shorter message is sent in one piece.
+_SMALL = 1 << 16
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """A batch of a shard: the digest of the job, the state row, and the sizes of the rows."""
+
+    job: str
+    shard: int
+    state: bytes | None
+    rows: list[int]
+
+
+class ReadRequest(msgspec.Struct, frozen=True, tag=True):
+    """A part of a batch to read: the digest of the source's configuration, and a pickled share."""
+
+    config: str
+    batch: int
+    share: bytes
+
+
+class Fetch(msgspec.Struct, frozen=True, tag=True):
+    """A request for a row that a reader of this host has left, by its place."""
+
+    path: str
+    start: int
+    size: int
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """A pickled job or configuration, with the environment and module path of the Spark worker.
+
+    Functions of users may depend on both.
+    """
+
+    content: bytes
+    environment: dict[str, str]
+    path: list[str]
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """The state row and the marker after a batch, as JSON."""
+
+    state: bytes
+    marker: bytes
+
+
+class ReadRows(msgspec.Struct, frozen=True, tag=True):
+    """The rows of a read: packed rows, or their places in files, each with its shard."""
+
+    rows: list[tuple[int, bytes]]
+
+
+class FetchedRow(msgspec.Struct, frozen=True, tag=True):
+    """A row that was fetched."""
+
+    content: bytes
+
+
+class Raised(msgspec.Struct, frozen=True, tag=True):
+    """An error: the module and the name of its class, its text, and the whole traceback."""
+
+    module: str
+    name: str
+    text: str
+    traceback: str
+
+
+class MissingContent(msgspec.Struct, frozen=True, tag=True):
+    """The receiver needs the job, or the configuration, before it goes on."""
+
+
+WorkerAnswer = Done | ReadRows | FetchedRow | Raised | MissingContent
+
+
+class DisconnectedError(ConnectionError):
+    """The other end has closed the connection."""
+
+
+def pickled(content: object) -> tuple[bytes, str]:
+    """Pickle a job or a configuration; return the bytes and their digest, which requests name."""
+    encoded = pickle.dumps(content)
+    return encoded, hashlib.sha256(encoded).hexdigest()
+
+
+def send(connection: socket.socket, message: msgspec.Struct, rows: Sequence[bytes] = ()) -> None:
+    """Send a message, followed by rows."""
+    content = msgspec.msgpack.encode(message)
+    parts = [len(content).to_bytes(_LENGTH, "big"), content, *rows]
+    if sum(map(len, parts)) < _SMALL:
+        parts = [b"".join(parts)]
+    for part in parts:
+        connection.sendall(part)
+
+
+def receive_asked(connection: socket.socket) -> ReadRequest | Fetch:
+    """Receive a request to a reader.
+
+    Raises:
+        DisconnectedError: the connection has ended.
+    """
+    asked: ReadRequest | Fetch = msgspec.msgpack.decode(
+        _content(connection), type=ReadRequest | Fetch
+    )
+    return asked
+
+
+def receive(connection: socket.socket, kind: type[Message]) -> Message:
+    """Receive a message.
+
+    Raises:
+        DisconnectedError: the connection has ended.
+    """
+    return msgspec.msgpack.decode(_content(connection), type=kind)
+
+
+def receive_answer(connection: socket.socket) -> WorkerAnswer:
+    """Receive an answer.
+
+    Raises:
+        DisconnectedError: the connection has ended.
+    """
+    answer: WorkerAnswer = msgspec.msgpack.decode(_content(connection), type=WorkerAnswer)
+    return answer
+
+
+def _content(connection: socket.socket) -> bytes:
+    return received(connection, int.from_bytes(received(connection, _LENGTH), "big"))
+
+
+def received(connection: socket.socket, size: int) -> bytes:
+    """Receive `size` bytes.
+
+    Raises:
+        DisconnectedError: the connection has ended before.
+    """
+    content = bytearray(size)
+    view, at = memoryview(content), 0
+    while at < size:
+        count = connection.recv_into(view[at:])
+        if not count:
+            raise DisconnectedError
+        at += count
+    return bytes(content)
+
 
 WorkerAddress = str | tuple[str, int]
 """The path of a socket file, or host and port."""
@@ -81,9 +240,9 @@ def connected(address: WorkerAddress) -> socket.socket:
         connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = _protected(connection, is_server=False)
-        theirs, ours = _received(connection), secrets.token_bytes(_SIZE)
+        theirs, ours = _challenge(connection), secrets.token_bytes(_SIZE)
         connection.sendall(ours + _proof(b"client", theirs, ours))
-        if not hmac.compare_digest(_received(connection), _proof(b"server", theirs, ours)):
+        if not hmac.compare_digest(_challenge(connection), _proof(b"server", theirs, ours)):
             raise StrangerError("it does not know the secret of this run")
     except BaseException:
         connection.close()
@@ -114,8 +273,8 @@ def accepted(listener: socket.socket) -> socket.socket:
         connection = _protected(connection, is_server=True)
         ours = secrets.token_bytes(_SIZE)
         connection.sendall(ours)
-        theirs = _received(connection)
-        if not hmac.compare_digest(_received(connection), _proof(b"client", ours, theirs)):
+        theirs = _challenge(connection)
+        if not hmac.compare_digest(_challenge(connection), _proof(b"client", ours, theirs)):
             raise StrangerError("it does not know the secret of this run")
         connection.sendall(_proof(b"server", ours, theirs))
     except BaseException:
@@ -140,7 +299,7 @@ def _proof(role: bytes, servers: bytes, clients: bytes) -> bytes:
     return hmac.digest(os.environ[VARIABLE].encode(), role + servers + clients, "sha256")
 
 
-def _received(connection: socket.socket) -> bytes:
+def _challenge(connection: socket.socket) -> bytes:
     try:
         return received(connection, _SIZE)
     except DisconnectedError as error:

@@ -19,8 +19,8 @@ import msgspec
 
 from ikebana.errors import LostError
 from ikebana.processor.base.machine import write_whole
-from ikebana.processor.spark.workers import messages, network
-from ikebana.processor.spark.workers.messages import (
+from ikebana.processor.spark.workers import network
+from ikebana.processor.spark.workers.network import (
     Ask,
     Done,
     Fetch,
@@ -30,9 +30,9 @@ from ikebana.processor.spark.workers.messages import (
     ReadRequest,
     ReadRows,
     Sealed,
+    WorkerAddress,
     WorkerAnswer,
 )
-from ikebana.processor.spark.workers.network import WorkerAddress
 from ikebana.processor.spark.workers.stand_in import FORKS, VARIABLE
 
 Question = TypeVar("Question")
@@ -226,13 +226,13 @@ def _answered(
         return None
     with connection:
         try:
-            messages.send(connection, request, rows)
+            network.send(connection, request, rows)
             rows.clear()
-            answer = messages.receive_answer(connection)
+            answer = network.receive_answer(connection)
             if isinstance(answer, MissingContent):
                 sealed = Sealed(content, dict(os.environ), sys.path)
-                messages.send(connection, sealed)
-                answer = messages.receive_answer(connection)
+                network.send(connection, sealed)
+                answer = network.receive_answer(connection)
         except OSError as error:
             raise LostError(f"the process that {does} was lost") from error
     if isinstance(answer, Raised):

@@ -33,8 +33,8 @@ import msgspec
 from ikebana.processor.base import calls, processes
 from ikebana.processor.engine.task import Job, OpenShards, encode_state
 from ikebana.processor.spark.source_task import SourceConfig, connected, packed_rows
-from ikebana.processor.spark.workers import left_rows, messages, network
-from ikebana.processor.spark.workers.messages import (
+from ikebana.processor.spark.workers import left_rows, network
+from ikebana.processor.spark.workers.network import (
     Ask,
     Done,
     Fetch,
@@ -68,8 +68,8 @@ def serve_owner(listener: socket.socket, lifeline: int) -> None:
     shards, jobs = OpenShards(), _CachedContent[Job]()
 
     def answer(connection: socket.socket) -> None:
-        ask = messages.receive(connection, Ask)
-        rows = deque(messages.received(connection, size) for size in ask.rows)
+        ask = network.receive(connection, Ask)
+        rows = deque(network.received(connection, size) for size in ask.rows)
 
         def run(job: Job) -> Done:
             marker = shards.run(job, ask.shard, ask.state, left_rows.resolve(_drained(rows)))
@@ -95,7 +95,7 @@ def serve_reader(listener: socket.socket, lifeline: int) -> None:
     address = f"{host.folder}:{port}" if host is not None and port else ""
 
     def answer(connection: socket.socket) -> None:
-        asked = messages.receive_asked(connection)
+        asked = network.receive_asked(connection)
         if isinstance(asked, Fetch):
             _answer(
                 connection, lambda: FetchedRow(left_rows.read(asked.path, asked.start, asked.size))
@@ -148,8 +148,8 @@ class _CachedContent(Generic[Content]):
         """Request the content if it is not there, call `do` with it, and send the answer."""
         sealed = None
         if self._content is None or self._digest != digest:
-            messages.send(connection, MissingContent())
-            sealed = messages.receive(connection, Sealed)
+            network.send(connection, MissingContent())
+            sealed = network.receive(connection, Sealed)
         # The request may have waited for others, and its client may have given up.
         if _is_closed(connection):
             return
@@ -181,7 +181,7 @@ def _answer(connection: socket.socket, do: Callable[[], WorkerAnswer]) -> None:
         kind = type(error)
         details = str(error), traceback.format_exc()
         result = Raised(kind.__module__, kind.__qualname__, *details)
-    messages.send(connection, result)
+    network.send(connection, result)
 
 
 def _is_closed(connection: socket.socket) -> bool:
