@@ -10,7 +10,8 @@ whatever its key is.
 `needs.options` may have:
 
 * `op`: the field of the operation, by default "op"; `op_insert`, `op_update`, `op_delete` and
-  `op_truncate`: its words, with commas between them; a whole number is its digits.
+  `op_truncate`: its words, with commas between them; a whole number is its digits.  `op_ignore`:
+  the words of messages that say nothing about a row, such as the watermarks of a source.
 * `before`, `after`: the fields of the rows.
 * `deleted`: a field that is true for a deleted row; then, without an option `op`, messages need no
   operation, and every other message upserts its row.
@@ -55,6 +56,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "update": ("u", "U"),
     "delete": ("d", "D", "-D", "-U"),
     "truncate": ("t", "T"),
+    "ignore": (),
 }
 """The words of each operation, unless the options name others."""
 _DELETED = {True: True, False: False, "true": True, "false": False, "1": True, "0": False}
@@ -129,6 +131,8 @@ class ChangesCodec:
     def _changes(
         self, message: RowImage, key: bytes | None, headers: Headers
     ) -> Sequence[Change] | Ignored:
+        if self._words.get(self._word(message)) == "ignore":
+            return Ignored("message")
         if self._table is not None and not self._tables.has(at(message, self._table)):
             return Ignored("table")
         marked = self._flag is not None and _is_deleted(at(message, self._flag))
@@ -177,15 +181,19 @@ class ChangesCodec:
 
     def _operation(self, message: RowImage) -> str:
         """The operation of a message: a key of `WORDS`."""
-        word = at(message, self._op)
-        if word is None and not self._needs_op:
+        if (word := self._word(message)) is None and not self._needs_op:
             return "insert"
-        text = str(word) if word.__class__ is int else word
-        operation = self._words.get(text) if isinstance(text, str) else None
-        if operation is None:
+        if (operation := self._words.get(word)) is None:
             problem = "is missing" if word is None else "is no word of an operation"
             raise DecodeError(_NAME, f"field `{'.'.join(self._op)}` {problem}")
         return operation
+
+    def _word(self, message: RowImage) -> str | None:
+        """The word of a message's operation; "" if it is no text and no whole number."""
+        word = at(message, self._op)
+        if word is None or isinstance(word, str):
+            return word
+        return str(word) if word.__class__ is int else ""
 
     def _rows(
         self, message: RowImage, *, is_gone: bool
@@ -266,9 +274,9 @@ def _require_whole(needs: Needs, *, minimal: bool) -> None:
 _NOWHERE = object()
 
 
-def _words(options: Mapping[str, str]) -> dict[str, str]:
+def _words(options: Mapping[str, str]) -> dict[str | None, str]:
     """The operations by their words.  Raises: ConfigError, if two operations share a word."""
-    operations: dict[str, str] = {}
+    operations: dict[str | None, str] = {}
     overrides = {name: options.get(f"op_{name}") for name in WORDS}
     for name, words in overrides.items():
         for word in WORDS[name] if words is None else map(str.strip, words.split(",")):

@@ -6,7 +6,7 @@ tables).  Key and value of each message may be bare, or wrapped as {"schema", "p
 value is a delete of its key, which repeats the delete before it.  It is ignored if there is no
 Kafka key, as with a table without a key, and if the input selects `tables`, because it does not
 say which table its key belongs to.  An event without `op` is defined by its images: `after` alone
-is a create, `before` alone a delete, both are an update.
+is a create, `before` alone or a null `after` a delete, both are an update.
 
 If `key` names columns, the key is in the row.  An update with other values of `before` in these
 columns is a delete of the old key, then an upsert of the new one; a column that `before` lacks
@@ -86,6 +86,7 @@ class Envelope(msgspec.Struct):
     id: Raw = _NOTHING
     ddl: Raw = _NOTHING
     tableChanges: Raw = _NOTHING
+    resolved: Raw = _NOTHING
 
 
 _Event = tuple[Envelope, PayloadPlan]

@@ -42,7 +42,7 @@ _MAY_LACK = ""
 _SOURCE = ("db", "schema", "table", "collection")
 # More tables than a server has; their names come from messages.
 _MOST_SOURCES = 10_000
-_OTHERS = ("ts_ms", "status", "id", "ddl", "tableChanges")
+_OTHERS = ("ts_ms", "status", "id", "ddl", "tableChanges", "resolved")
 
 
 class DebeziumAvro(DebeziumEvents[Row]):

@@ -318,18 +318,20 @@ def keys_in_json(codec: str, needs: Needs) -> KeyDecoder:
     return KeyDecoder(codec, needs, DataDecoder(decode, quick))
 
 
-def derived_operation(*, after: bool, before: bool | None, diffs: bool) -> str | None:
+def derived_operation(*, after: bool | None, before: bool | None, diffs: bool) -> str | None:
     """Derive the missing operation of an event from the images that it has; None if it has none.
 
-    `before` is None if the event has no such field: it is unknown whether there was an old row,
-    which `diffs` need.
+    Each is None if the event has no such field.  Without `before` it is unknown whether there was
+    an old row, which `diffs` need.  A null `after` alone is a delete, as CockroachDB writes it.
 
     >>> [derived_operation(after=True, before=each, diffs=False) for each in (True, False, None)]
     ['u', 'c', 'c']
+    >>> [derived_operation(after=each, before=None, diffs=False) for each in (False, None)]
+    ['d', None]
     """
     if after:
         return "u" if (diffs if before is None else before) else "c"
-    return "d" if before else None
+    return "d" if before or after is False else None
 
 
 def without_operation(has: Callable[[str], bool]) -> Ignored:
@@ -339,7 +341,7 @@ def without_operation(has: Callable[[str], bool]) -> Ignored:
             return Ignored("transaction")
         if has("ddl") or has("tableChanges"):
             return Ignored("ddl")
-        if has("ts_ms") and not has("source"):
+        if has("resolved") or (has("ts_ms") and not has("source")):
             return Ignored("heartbeat")
     raise DecodeError(VALUE, 'field "op" is missing')
 
@@ -408,9 +410,11 @@ class DebeziumEvents(ABC, Generic[Event]):
         if event is None:
             return Ignored("tombstone") if self._tables else self._keys.repeated(key, headers)
         if (op := self._operation(event)) is None:
-            after, before = (self._read(event, name) is not None for name in ("after", "before"))
-            shown = before if self._has(event, "before") else None
-            op = derived_operation(after=after, before=shown, diffs=self._diffs)
+            after, before = (
+                self._read(event, name) is not None if self._has(event, name) else None
+                for name in ("after", "before")
+            )
+            op = derived_operation(after=after, before=before, diffs=self._diffs)
         if op is None:
             return without_operation(partial(self._has, event))
         if op == "m":

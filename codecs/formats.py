@@ -321,7 +321,7 @@ _OF_ANY_CHANGES = {
     **_OF_CHANGES,
     **_ROW_IMAGE,
     **_OPERATIONS,
-    **dict.fromkeys(("op", "before", "after", "deleted", "table", "sequence"), _TEXT),
+    **dict.fromkeys(("op", "op_ignore", "before", "after", "deleted", "table", "sequence"), _TEXT),
 }
 
 FORMATS: Mapping[str, InputTraits] = {

@@ -37,8 +37,8 @@ from ikebana.codecs.row_images import (
 from ikebana.errors import ConfigError
 
 _NAME = "Maxwell"
-_ROWS = frozenset({"insert", "update", "delete", "bootstrap-insert"})
-_SNAPSHOT = frozenset({"bootstrap-start", "bootstrap-complete"})
+ROWS = frozenset({"insert", "update", "delete", "bootstrap-insert"})
+SNAPSHOT = frozenset({"bootstrap-start", "bootstrap-complete"})
 _DDL = frozenset(
     ("database-create", "database-alter", "database-drop", "table-create", "table-alter")
 )
@@ -95,9 +95,9 @@ class Maxwell(RowImageCodec):
             return Ignored("table")
         if kind == "table-drop":
             return Ignored("dropped table")
-        if kind in _SNAPSHOT:
+        if kind in SNAPSHOT:
             return Ignored("snapshot")
-        if kind not in _ROWS:
+        if kind not in ROWS:
             raise DecodeError(_NAME, "field `type` is none of Maxwell's types")
         if not message.data:
             raise DecodeError(_NAME, "field `data` is missing")

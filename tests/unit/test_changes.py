@@ -171,6 +171,8 @@ def test_tables_are_chosen_by_their_field() -> None:
     assert read(message, **wanted) == [Change("upsert", KEY, ANN)]
     assert read({**message, "meta": {"table": "b.rows"}}, **wanted) == Ignored("table")
     assert read(None, KEY, **wanted) == Ignored("tombstone")
+    ignoring = {**wanted, "options": {**wanted["options"], "op_ignore": "mark"}}
+    assert read({"op": "mark"}, **ignoring) == Ignored("message")
     assert "field `meta.table` is missing" in refusal({"op": "c"}, **wanted).reason
 
 

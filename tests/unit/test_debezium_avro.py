@@ -208,6 +208,9 @@ def test_a_changed_key_of_columns_is_a_delete_and_an_upsert() -> None:
     [
         pytest.param([("ts_ms", "long")], {"ts_ms": 5}, "heartbeat", id="heartbeat"),
         pytest.param(
+            [("resolved", "string")], {"resolved": "1.0"}, "heartbeat", id="CockroachDB's"
+        ),
+        pytest.param(
             [("status", "string"), ("id", "string"), ("ts_ms", "long")],
             {"status": "BEGIN", "id": "571:1", "ts_ms": 5},
             "transaction",

@@ -79,6 +79,35 @@ def plan_of(proposal: Proposal) -> Any:
         ),
         pytest.param(said({"updates": [[{"value": 1}, 0, 1]]}), "cdcv2-json", id="CDCv2"),
         pytest.param(said({"id": 1, "__deleted": "false"}), "debezium-flat-json", id="flat"),
+        pytest.param(
+            said({"payload": {"op": "c", "source": {}, "after": {"id": 1}}}),
+            "debezium-json",
+            id="Debezium's payload alone",
+        ),
+        pytest.param(
+            said({"after": {"id": 1}, "updated": "1.0"}, {"resolved": "1.0"}),
+            "debezium-json",
+            id="CockroachDB",
+        ),
+        pytest.param(
+            said({"specversion": "1.0", "iodebeziumop": "c", "data": {"after": {"id": 1}}}),
+            "changes",
+            id="Debezium in CloudEvents",
+        ),
+        pytest.param(
+            said(
+                {"commitTs": 1, "type": "BOOTSTRAP", "database": "d", "table": "t", "data": None},
+                {
+                    "commitTs": 1,
+                    "type": "INSERT",
+                    "database": "d",
+                    "table": "t",
+                    "data": {"id": 1},
+                },
+            ),
+            "changes",
+            id="TiCDC's simple protocol",
+        ),
     ],
 )
 def test_formats_are_known_by_their_messages(samples: list[Sample], form: str) -> None:
@@ -94,7 +123,7 @@ def test_columns_have_the_types_that_fit_all_messages() -> None:
     proposal = propose(
         "orders",
         said(
-            {"id": 1, "price": 5, "note": None, "ok": True, "who": "ann", "on": [1]},
+            {"id": 1, "price": 5, "note": None, "ok": True, "who": "ann", "on": [1], "tax": 2.0},
             {"id": 2, "price": 2.5, "who": 7, "big": 1 << 70, "note": None},
         ),
     )
@@ -106,6 +135,7 @@ def test_columns_have_the_types_that_fit_all_messages() -> None:
         "ok": "BOOLEAN",
         "who": "JSON",
         "on": "JSON",
+        "tax": "DOUBLE",
         "big": "HUGEINT",
     }
     assert any("Of note only nulls were seen" in note for note in proposal.notes)
@@ -170,6 +200,7 @@ def test_one_of_several_tables_is_read() -> None:
     [
         pytest.param([b"1", b'"a"'], "json", "upsert", id="JSON"),
         pytest.param([b"N1", b"N2"], "bytes", "upsert", id="bytes"),
+        pytest.param([b"1.1", b"1.10"], "bytes", "upsert", id="texts that are equal as numbers"),
         pytest.param([None, None], "json", "append", id="none"),
     ],
 )

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -10,11 +11,12 @@ import msgspec
 
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Headers
-from ikebana.codecs.changes import WORDS
+from ikebana.codecs.changes import WORDS, at, path_of
 from ikebana.codecs.column_encodings import Schema
 from ikebana.codecs.debezium_rows import PLACEHOLDER, Unavailable
 from ikebana.codecs.encodings import of_extended_json
 from ikebana.codecs.formats import FRAMES, Format, KeyFormat
+from ikebana.codecs.maxwell import ROWS, SNAPSHOT
 from ikebana.processor.authoring.proposing.kinds import (
     ColumnKind,
     common,
@@ -107,7 +109,13 @@ def is_framed(data: bytes) -> bool:
     return data[:1] == b"\0" and len(data) > FRAMES["apicurio" if wide else "confluent"]
 
 
-_decode = canonical.decoder(Any)
+def _number(text: str) -> int | float | Decimal:
+    """A number with a fraction or an exponent: 12.0 is no integer, since others may be 12.5."""
+    number = canonical.number(text)
+    return Decimal(number) if isinstance(number, int) else number
+
+
+_decode = msgspec.json.Decoder(float_hook=_number).decode
 
 
 def parsed(data: bytes | None) -> Any:
@@ -116,6 +124,17 @@ def parsed(data: bytes | None) -> Any:
         return ... if data is None else _decode(data)
     except canonical.REFUSALS:
         return ...
+
+
+def _key_in_json(data: bytes | None) -> Any:
+    """Parse a key as JSON; return `...` if it is none, or if others would be the same key.
+
+    As numbers, 1.1 and 1.10 are equal, and texts such as these are keys of different rows.
+    """
+    key = parsed(data)
+    if isinstance(key, int | float | Decimal) and data != canonical.write(key):
+        return ...
+    return key
 
 
 def names_schema(sample: Sample, part: str) -> bool:
@@ -129,7 +148,7 @@ def key_format(samples: Sequence[Sample], values: Format) -> KeyFormat:
     keyed = [(s.key, names_schema(s, "key")) for s in samples if s.key is not None]
     if keyed and values == "avro" and all(named or is_framed(key) for key, named in keyed):
         return "avro"
-    return "json" if all(parsed(key) is not ... for key, _ in keyed) else "bytes"
+    return "json" if all(_key_in_json(key) is not ... for key, _ in keyed) else "bytes"
 
 
 # Heartbeats and schema changes of a connector look like rows without an envelope.
@@ -166,7 +185,10 @@ def of_object(value: dict[str, Any]) -> Format:
 def payload(value: dict[str, Any]) -> dict[str, Any]:
     """Return the payload of a message of Kafka Connect, which may have a schema."""
     inner = value.get("payload")
-    return inner if isinstance(inner, dict) and "schema" in value else value
+    return inner if isinstance(inner, dict) and value.keys() <= _WRAPPER else value
+
+
+_WRAPPER = {"schema", "payload"}
 
 
 @lru_cache(maxsize=256)
@@ -195,18 +217,37 @@ def evidence_of(form: Format, samples: Sequence[Sample], table: str | None = Non
                 if form in LOOKS
                 else MessageEvidence(rows=[MessageRow(value)])
             )
-            key = parsed(sample.key)
+            key = _key_in_json(sample.key)
             keyed = key is not ... and key is not None
-            seen.append(its._replace(of_kafka=names_of_key(key), keyed=keyed))
+            names = names_of_key(sample.key if key is ... else key)
+            seen.append(its._replace(of_kafka=names, keyed=keyed))
     return collect_evidence(seen, table)
 
 
+_IN_STRUCT = re.compile(rb"[{,](\w+)=").findall
+
+
 def names_of_key(key: Any) -> tuple[str, ...]:
-    """The columns that a key in JSON names: Maxwell's as `pk.id`, all others as they are."""
-    names = payload(key) if isinstance(key, dict) else {}
-    if {"database", "table"} <= names.keys():
-        return tuple(name[3:] for name in names if name.startswith("pk."))
-    return tuple(names)
+    """The columns that a key names: in JSON, or in the text that a StringConverter makes of it.
+
+    >>> names_of_key(["shop", "orders", [{"id": 1}, {"line": 2}]])
+    ('id', 'line')
+    >>> names_of_key({"database": "shop", "table": "orders", "pk.id": 1}), names_of_key({"id": 1})
+    (('id',), ('id',))
+    >>> names_of_key(b"Struct{id=1,line=2}")
+    ('id', 'line')
+    """
+    match key:
+        case bytes() if key.startswith(b"Struct{"):
+            return tuple(name.decode() for name in _IN_STRUCT(key))
+        # Maxwell has two forms of keys.
+        case [str(), str(), [*columns]] if all(isinstance(each, dict) for each in columns):
+            return tuple(name for each in columns for name in each)
+        case {"database": _, "table": _}:
+            return tuple(name[3:] for name in key if name.startswith("pk."))
+        case dict():
+            return tuple(payload(key))
+    return ()
 
 
 class _Looks(NamedTuple):
@@ -232,13 +273,19 @@ def _without_unavailable(image: Mapping[str, Any]) -> dict[str, Any]:
     return {name: None if _is_unavailable(of) else of for name, of in image.items()}
 
 
+_OF_COCKROACH = {"after", "before", "updated", "mvcc_timestamp", "key", "topic"}
+
+
 def is_envelope(names: Mapping[str, Any]) -> bool:
-    """Whether field names are those of a Debezium event."""
-    return {"op", "source"} <= names.keys() and bool(names.keys() & {"before", "after"})
+    """Whether field names are those of an event of Debezium, or of a CockroachDB changefeed."""
+    if {"op", "source"} <= names.keys():
+        return bool(names.keys() & {"before", "after"})
+    return "after" in names and names.keys() <= _OF_COCKROACH
 
 
 def _is_debezium(value: dict[str, Any]) -> bool:
-    return is_envelope(payload(value))
+    names = payload(value)
+    return is_envelope(names) and ("op" in names or isinstance(names["after"], dict | None))
 
 
 def _debezium(value: dict[str, Any]) -> MessageEvidence:
@@ -252,13 +299,14 @@ def _debezium(value: dict[str, Any]) -> MessageEvidence:
 
 def event(envelope: Mapping[str, Any], kinds: Kinds | None) -> MessageEvidence:
     """The table and the rows of a Debezium event; `kinds` are those of its rows."""
-    source = envelope["source"] if isinstance(envelope["source"], dict) else {}
+    its = envelope.get("source")
+    source = its if isinstance(its, dict) else {}
     parts = (source.get(name) for name in ("db", "schema", "table", "collection"))
     table = ".".join(part for part in parts if isinstance(part, str))
     images = [envelope.get(name) for name in ("before", "after")]
     # MongoDB's documents are texts.
     rows = [of_extended_json(parsed(of.encode())) if isinstance(of, str) else of for of in images]
-    lacks_image = envelope["op"] in ("u", "d") and images[0] is None
+    lacks_image = envelope.get("op") in ("u", "d", None) and images[0] is None
     return MessageEvidence(table, rows=_rows(rows, kinds), lacks_image=lacks_image)
 
 
@@ -367,38 +415,88 @@ def _is_old(name: str, row: Mapping[str, Any]) -> bool:
     return name.startswith(_OLD) and name.removeprefix(_OLD) in row
 
 
+_OF_MAXWELL = ROWS | SNAPSHOT
+
+
 def _is_maxwell(value: dict[str, Any]) -> bool:
-    return {"database", "table", "type", "data"} <= value.keys()
+    return {"database", "table", "data"} <= value.keys() and value.get("type") in _OF_MAXWELL
 
 
 def _maxwell(value: dict[str, Any]) -> MessageEvidence:
-    if str(value["type"]) not in ("insert", "update", "delete", "bootstrap-insert"):
+    if value["type"] not in ROWS:
         return MessageEvidence()
     table = f"{value['database']}.{value['table']}"
     return MessageEvidence(table, _names(value.get("primary_key_columns")), _rows([value["data"]]))
 
 
+# Of producers that `changes` reads: fields that their messages have, and the options.
+_ENVELOPES: Sequence[tuple[set[str], Mapping[str, str]]] = (
+    # Debezium's events in CloudEvents.
+    (
+        {"specversion", "data"},
+        {
+            "op": "iodebeziumop",
+            "before": "data.before",
+            "after": "data.after",
+            "table": "iodebeziumtable",
+        },
+    ),
+    # TiCDC's simple protocol.
+    (
+        {"commitTs", "type"},
+        {
+            "op": "type",
+            "op_insert": "INSERT",
+            "op_update": "UPDATE",
+            "op_delete": "DELETE",
+            "op_truncate": "TRUNCATE",
+            "op_ignore": "WATERMARK, BOOTSTRAP, CREATE, ALTER, RENAME, ERASE, QUERY",
+            "before": "old",
+            "after": "data",
+            "table": "table",
+        },
+    ),
+    (set(), {}),
+)
+# GoldenGate's updates have only the changed columns by default.
+_ROW_MODELLED: Sequence[tuple[set[str], Mapping[str, str]]] = (
+    (_IN_GOLDENGATE, {"op": "op_type", "table": "table", "row_image": "minimal"}),
+)
+_WORDS_OF = [f"op_{name}" for name in WORDS]
+_ANY_WORD = tuple(word for words in WORDS.values() for word in words)
+
+
+def _options_of(value: dict[str, Any]) -> Mapping[str, str] | None:
+    """The options that read a message as a change; None if no field has an operation."""
+    for fields, options in _ROW_MODELLED if _is_row_modelled(value) else _ENVELOPES:
+        words = [word for name in _WORDS_OF for word in options.get(name, "").split(", ")]
+        op = at(value, path_of(options.get("op", "op")))
+        if fields <= value.keys() and op in (words if any(words) else _ANY_WORD):
+            return options
+    return None
+
+
 def _is_change(value: dict[str, Any]) -> bool:
-    """Whether a field has an operation by its default word: `op`, or `op_type` of GoldenGate."""
-    return value.get("op_type" if _is_row_modelled(value) else "op") in _ANY_WORD
+    """Whether a field has an operation by its default word, or in an envelope of a producer."""
+    return _options_of(value) is not None
 
 
 def _change(value: dict[str, Any]) -> MessageEvidence:
+    options = _options_of(value) or {}
+    table = str(at(value, path_of(options["table"]), "")) if "table" in options else ""
     if _is_row_modelled(value):
         row = {name: of for name, of in value.items() if name not in _OF_GOLDENGATE}
         key = _names(value.get("primary_keys"))
-        # Its updates have only the changed columns by default.
-        options = {"op": "op_type", "table": "table", "row_image": "minimal"}
-        return MessageEvidence(str(value["table"]), key, _rows([row]), options=options)
+        return MessageEvidence(table, key, _rows([row]), options=options)
     row = {name: of for name, of in value.items() if name != "op"}
-    images = [value[name] for name in ("before", "after") if name in value]
-    lacks_image = value["op"] in (*WORDS["update"], "d") and not isinstance(
-        value.get("before"), dict
-    )
-    return MessageEvidence(rows=_rows(images or [row]), lacks_image=lacks_image)
-
-
-_ANY_WORD = tuple(word for words in WORDS.values() for word in words)
+    paths = (path_of(options.get(name, name)) for name in ("before", "after"))
+    before, after = (at(value, path, ...) for path in paths)
+    images = [image for image in (before, after) if image is not ...]
+    if options and not images:
+        return MessageEvidence()
+    inserts = at(value, path_of(options.get("op", "op"))) in (*WORDS["insert"], "INSERT")
+    lacks_image = not inserts and not isinstance(before, dict)
+    return MessageEvidence(table, (), _rows(images or [row]), lacks_image, options=options)
 
 
 def _is_cdcv2(value: dict[str, Any]) -> bool:

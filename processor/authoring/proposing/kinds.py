@@ -7,6 +7,7 @@ normal form of decoders (`codecs.encodings`).
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ikebana.codecs import sql_type
@@ -235,6 +236,9 @@ def _places(number: Decimal) -> int:
 
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+# The next type that also has the numbers below zero.
+_SIGNED = {f"U{kind}": wide for kind, wide in pairwise(_INTEGERS)}
+_DIGITS = dict(zip(_INTEGERS, (3, 5, 10, 19, 39), strict=True))
 _TEXTS = ("DATE", "TIME", "TIMETZ", "TIMESTAMP", "TIMESTAMP_NS", "TIMESTAMPTZ", "UUID", TEXT)
 
 
@@ -245,15 +249,25 @@ def common(kinds: Sequence[ColumnKind]) -> ColumnKind:
     'BIGINT'
     >>> common([ColumnKind("DATE"), ColumnKind("UUID")]).type
     'VARCHAR'
+    >>> common([ColumnKind("INTEGER"), ColumnKind("UINTEGER")]).type
+    'BIGINT'
+    >>> common([ColumnKind("INTEGER"), ColumnKind("DECIMAL(9,2)")]).type
+    'DECIMAL(12,2)'
     """
     types = {kind.type for kind in kinds}
     if len(types) == 1:
         return kinds[-1]
+    types = {_SIGNED.get(kind, kind) for kind in types}
     if types <= set(_INTEGERS):
         return ColumnKind(max(types, key=_INTEGERS.index))
     if types == {"FLOAT", "DOUBLE"}:
         return ColumnKind("DOUBLE")
-    decimals = [each for kind in types if isinstance(each := type_of(kind), sql_type.Decimal)]
+    of_digits = {kind: decimal_type(_DIGITS[kind], 0) for kind in types & {*_INTEGERS}}
+    decimals = [
+        each
+        for kind in types
+        if isinstance(each := type_of(of_digits.get(kind, kind)), sql_type.Decimal)
+    ]
     if len(decimals) == len(types):
         scale = max(each.scale for each in decimals)
         return ColumnKind(

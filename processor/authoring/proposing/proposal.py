@@ -156,7 +156,7 @@ class _Reader:
         key = self._key(sample)
         keyed, of_kafka = key is not None, names_of_key(key)
         if is_envelope(fields):
-            images = kinds.fields(fields["after"]) or kinds.fields(fields["before"])
+            images = kinds.fields(fields.get("after")) or kinds.fields(fields.get("before"))
             its = event(value, {name: kinds.of(kind) for name, kind in images.items()})
             return "debezium-avro", its._replace(of_kafka=of_kafka, keyed=keyed)
         of = {name: kinds.of(kind) for name, kind in fields.items()}
@@ -351,7 +351,10 @@ def _keyed(
                 "No message has a key: each is a row that stays (mode: append)."
             )
         if proposal.key == "bytes":
-            proposal = proposal.noting("Keys are no JSON: they are taken as bytes.")
+            proposal = proposal.noting(
+                "Keys are taken as bytes: they are no JSON, or texts such as 1.1 and 1.10, which "
+                "are equal as numbers."
+            )
         return proposal
     if traits.key_from == "either":
         named = not evidence.keyless

@@ -224,7 +224,7 @@ def _yaml_input(proposal: "Proposal", name: str) -> list[str]:
     if proposal.mode != "upsert":
         lines.append(f"    mode: {proposal.mode}")
     if proposal.options:
-        options = ", ".join(f"{name}: {of}" for name, of in proposal.options.items())
+        options = ", ".join(f"{name}: {in_yaml(of)}" for name, of in proposal.options.items())
         lines.append(f"    options: {{{options}}}")
     if proposal.tables is not None:
         lines += [
