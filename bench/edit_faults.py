@@ -66,8 +66,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: filled before others have what was sent to them": (
         JOINED,
         _MOVING,
-        "self._is_filled and not self._flow.sends_before(editing.time)",
-        "self._is_filled",
+        "self.is_filled and not self._flow.sends_before(editing.time)",
+        "self.is_filled",
     ),
     "edit: filled while a join of before is on its way": (
         JOINED,

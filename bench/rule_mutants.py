@@ -264,8 +264,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "one shard that is done is enough": (
         BATCH,
         "processor/base/transition.py",
-        "done = set.intersection(",
-        "done = set.union(",
+        "joins = set.intersection(",
+        "joins = set.union(",
     ),
     "one shard that has told is enough": (
         BATCH,
@@ -545,8 +545,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "a join has begun while hops are left": (
         MINTING,
         _RECLOCK,
-        "look.replayed.done if hops.all else ()",
-        "look.replayed.done",
+        "look.replayed.joins if hops.all else ()",
+        "look.replayed.joins",
     ),
     "portions rounded down": (
         MINTING,

@@ -74,7 +74,9 @@ def _watch() -> None:
         for made in emitted:
             for name, updates in sorted(made.updates.items()):
                 _lives.add(name, sorted(map(tuple, updates), key=repr))
-            _lives.add(sorted(made.replayed.done), sorted(made.replayed.large), made.filled)
+            replayed = made.replayed
+            joins, large = sorted(replayed.joins), sorted(replayed.large)
+            _lives.add(joins, large, replayed.is_filled, made.filled)
         for name, messages in sorted(self.written.messages.items()):
             _lives.add(name, len(messages), messages[-20:])
 

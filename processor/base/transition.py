@@ -200,22 +200,21 @@ NO_TRANSITION = Transition()
 class Replayed(msgspec.Struct, frozen=True, omit_defaults=True):
     """What shards report of a transition in a batch, from which the next one is minted.
 
-    * `done`: the new joins that have all rows from before they began, and `FILLED` if the shard
-      has taken the last portion of an edit.
+    * `joins`: the new joins that have all rows from before they began.
     * `large`: the outputs with more at the transition's time than a batch should write.
+    * `is_filled`: the shard has taken the last portion of an edit.
     """
 
-    done: list[str] = []
+    joins: list[str] = []
     large: list[str] = []
+    is_filled: bool = False
 
     @classmethod
     def by_all(cls, reports: Sequence["Replayed"]) -> "Replayed":
         """What is done in all shards, and is large in any."""
-        done = set.intersection(*({*each.done} for each in reports))
+        joins = set.intersection(*({*each.joins} for each in reports))
         large = {name for each in reports for name in each.large}
-        return cls(sorted(done), sorted(large))
+        return cls(sorted(joins), sorted(large), all(each.is_filled for each in reports))
 
 
 NOTHING_REPLAYED = Replayed()
-FILLED = "@edit"
-"""The name by which shards report that they have filled an edit."""

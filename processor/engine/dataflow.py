@@ -45,7 +45,6 @@ from ikebana.processor.base.rows import (
 )
 from ikebana.processor.base.sharding import Hot, hot_keys
 from ikebana.processor.base.transition import (
-    FILLED,
     NO_TRANSITION,
     NOTHING_REPLAYED,
     Replayed,
@@ -439,14 +438,14 @@ class Operators:
         budget: Budget,
     ) -> None:
         self.new_facts: dict[str, dict[int, int]] = {}
-        self.done: list[str] = []
+        self.complete_joins: list[str] = []
+        self.is_filled = False
         self.filled: tuple[int, int] | None = None
         self._plan = plan
         self._flow = flow
         self._operators = {operator.name: operator for operator in plan.operators}
         self._joined = joined(plan)
         self._editing = editing = Editing.of(beside.edit, beside.transition)
-        self._is_filled = False
         self._owns = beside.owns
         filling = editing.edit.takers if editing is not None and editing.fills else ()
         looked_up_as_of = {} if editing is None else editing.looked_up_as_of
@@ -465,7 +464,7 @@ class Operators:
         """Send a portion of the state through the old plan and the new one, if it takes one."""
         filling = self._flow.fill(editing)
         self.filled = filling.parts, filling.keys
-        self._is_filled = filling.done
+        self.is_filled = filling.done
 
     @property
     def _fills(self) -> bool:
@@ -508,8 +507,7 @@ class Operators:
             return
         store_updates(self._flow.store, self._flow.of_moving)
         # Other shards first have to take the updates of earlier times that this one sent.
-        if self._is_filled and not self._flow.sends_before(editing.time):
-            self.done.append(FILLED)
+        self.is_filled = self.is_filled and not self._flow.sends_before(editing.time)
 
     def looked_up(self, name: str, updates: Collection[KeyedUpdate]) -> None:
         """Keep the updates of an upsert for joins that look up its state."""
@@ -536,7 +534,7 @@ class Operators:
             self._hydrate(stage)
         elif self._joins.is_hydrated(stage, self._flow.store):
             # It is reported until the exchange topic is read to the end, which may take batches.
-            self.done.append(stage.join)
+            self.complete_joins.append(stage.join)
         part = self._flow.part(locked.PART, name)
         arrived = self._flow.arrived(name, self._joins.reach(stage))
         for (to, hop), rows, errors, _ in self._joins.run(stage, part, arrived):
@@ -552,7 +550,7 @@ class Operators:
         self._flow.send(stage.name, begun.far)
         self._flow.emitted[ERRORS] += begun.errors
         if begun.done:
-            self.done.append(stage.join)
+            self.complete_joins.append(stage.join)
 
 
 class _OfOperator:
@@ -701,7 +699,11 @@ def _emitted(
         operators.filled,
         merged([*flow.noted, *noted]),
         # While an edit fills, its outputs may get more.
-        Replayed(operators.done, flow.large() if not fills or FILLED in operators.done else []),
+        Replayed(
+            operators.complete_joins,
+            flow.large() if operators.is_filled or not fills else [],
+            operators.is_filled,
+        ),
         flow.written_before(),
         hot,
     )

@@ -114,7 +114,7 @@ def fill_progress(
     if fills:
         done, keys = emitted.filled or (0, 0)
     else:
-        done += sum(join not in lacking or join in emitted.replayed.done for join in joins)
+        done += sum(join not in lacking or join in emitted.replayed.joins for join in joins)
     names = [*scanned, *joins]
     if not names:
         return None

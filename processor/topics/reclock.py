@@ -17,7 +17,7 @@ import msgspec
 
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.offsets import Positions
-from ikebana.processor.base.transition import FILLED, ReadBack, Stage, Transition
+from ikebana.processor.base.transition import ReadBack, Stage, Transition
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.joins.stages import joined
@@ -64,9 +64,7 @@ def step_of(last: SourceOffset, look: MintingState, edits: int) -> EditStep:
         return EditStep(last.upper, fills=last.upper > 0 or last.batch >= 0, goes_on=True)
     if of.fills:
         # Only a batch that read the whole exchange topic can know that nothing is in flight.
-        is_done = (
-            of.takes and FILLED in look.replayed.done and not replays.offsets_left(of.read_back)
-        )
+        is_done = of.takes and look.replayed.is_filled and not replays.offsets_left(of.read_back)
         return EditStep(of.at, fills=not is_done, goes_on=True)
     # Outputs hold the updates of an edit until its time is closed.
     least = min(last.frontiers.values(), default=last.upper)
@@ -286,7 +284,7 @@ class _Next:
             last = msgspec.structs.replace(before, positions={**before.positions, **at_ends})
         hops = _hops(last, look, trigger.most_hops)
         # Messages in the exchange topic may still belong to a new join's first time.
-        joins = unhydrated_joins(plan, last, look.replayed.done if hops.all else ())
+        joins = unhydrated_joins(plan, last, look.replayed.joins if hops.all else ())
         return cls(plan, look, trigger, edited, before, last, at_ends, edit, hops, joins, rebuilds)
 
     def selection(self) -> BatchSelection:

@@ -149,7 +149,7 @@ MARKER = Marker(
     took={"compute": 0.25},
     retired=True,
     transition=TRANSITION.for_shards(),
-    replayed=Replayed(["joined"], ["out"]),
+    replayed=Replayed(["joined"], ["out"], is_filled=True),
     waiting=2,
     filling=FillProgress(1, 3, "current", 20),
     noted=[Noted("late", "orders", 1, (NotedRecord("orders", 0, 8, 5, "why"),))],

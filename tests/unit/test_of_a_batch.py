@@ -272,7 +272,15 @@ def test_a_new_join_has_begun_when_all_shards_say_so(
     """R16. Until then its first stage stands still."""
     markers = [marker(shard, 3, replayed=Replayed(names)) for shard, names in enumerate(found)]
 
-    assert {*reports_of(markers).replayed.done} == expected
+    assert {*reports_of(markers).replayed.joins} == expected
+
+
+def test_an_edit_is_filled_when_all_shards_say_so() -> None:
+    """R16. Until then a portion of the state may be missing."""
+    filled, fills = Replayed(is_filled=True), Replayed(["a"])
+
+    assert Replayed.by_all([filled, filled]).is_filled
+    assert not Replayed.by_all([filled, fills]).is_filled
 
 
 def test_only_the_last_batch_tells_of_new_joins() -> None:
@@ -291,7 +299,7 @@ def test_shards_that_are_gone_report_of_the_last_batch_before_the_rescaling_only
 
     reports = reports_of([done, gone, long_gone])
 
-    assert (reports.batch, reports.replayed.done, reports.seen) == (3, ["a"], [seen])
+    assert (reports.batch, reports.replayed.joins, reports.seen) == (3, ["a"], [seen])
     assert reports.facts == [{"in": [5, 1]}, {"in": [5, 2]}]
 
 

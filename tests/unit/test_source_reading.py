@@ -12,7 +12,7 @@ from ikebana import Column, EventTime, Input, Output, Plan, Upsert
 from ikebana.errors import LostError
 from ikebana.processor.base import processes
 from ikebana.processor.base.rows import IgnoredMessages, Tick, Upserts, unpack
-from ikebana.processor.base.transition import FILLED, Replayed
+from ikebana.processor.base.transition import Replayed
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.spark.source import StreamReader
 from ikebana.processor.spark.source_task import Share, SourceConfig
@@ -142,7 +142,7 @@ def test_the_batches_of_an_edit_are_told_so_although_no_time_has_been_closed() -
     filled = reclock.mint(
         plan,
         fills,
-        MintingState({}, {}, replayed=Replayed([FILLED])),
+        MintingState({}, {}, replayed=Replayed(is_filled=True)),
         reclock.BatchTrigger(0),
         edited,
     )
