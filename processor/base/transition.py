@@ -103,7 +103,7 @@ class Rebuilding(msgspec.Struct, frozen=True):
 class Transition(msgspec.Struct, frozen=True, omit_defaults=True):
     """The transition that a batch belongs to, as it is logged and sent to every shard.
 
-    * `number`: how often the plan has been edited.
+    * `edits`: how often the plan has been edited.
     * `at`: the time at which new parts begin, and at which outputs are frozen and get the
       difference: the frontier of the last edit, or that of a rebuild, until all operators are
       past it, else 0.  That of an edit before the first closed time is 0 too.  Several edits may
@@ -120,7 +120,7 @@ class Transition(msgspec.Struct, frozen=True, omit_defaults=True):
     * `rebuilding`: what a rebuild of a lost state knows.
     """
 
-    number: int = 0
+    edits: int = 0
     at: int = 0
     stage: Stage = Stage.SETTLED
     was: Stage = Stage.SETTLED
@@ -131,6 +131,10 @@ class Transition(msgspec.Struct, frozen=True, omit_defaults=True):
     writing: list[str] = []
     wrote: list[str] = []
     rebuilding: Rebuilding | None = None
+
+    def is_behind(self, edits: int) -> bool:
+        """Whether the plan, edited so often, has an edit of which no batch is logged."""
+        return self.edits < edits
 
     @property
     def fills(self) -> bool:

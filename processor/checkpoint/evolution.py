@@ -115,15 +115,15 @@ def without_unlogged_edit(birth: Birth, logged: SourceOffset | None) -> Birth:
     Raises: CheckpointError, if this version cannot make the plan that has run, or the metadata are
         older than the log.
     """
-    if logged is not None and logged.transition.number > birth.edits:
+    if logged is not None and logged.transition.edits > birth.edits:
         raise CheckpointError(
             f'the metadata of the checkpoint at "{birth.location}" are of before edit '
-            f"{logged.transition.number} of the plan, under which batch {logged.batch} was begun",
+            f"{logged.transition.edits} of the plan, under which batch {logged.batch} was begun",
             hint="Restore the newest ikebana.json. If it is lost, move the checkpoint away, and "
             "create it again with `ikebana recover`. If another instance has just edited the "
             "pipeline, start again.",
         )
-    if (birth.start if logged is None else logged).transition.number >= birth.edits:
+    if not (birth.start if logged is None else logged).transition.is_behind(birth.edits):
         return birth
     before = recorded(msgspec.structs.replace(birth, plan=birth.before))
     # The plan that has not run may belong to a version with other functions.  It has no state,
@@ -332,7 +332,7 @@ def edit_under_way(birth: Birth, offset: SourceOffset, *, is_done: bool = False)
     """
     # The batch after the last portion has to know which outputs go on with it.
     of = offset.transition
-    fills = birth.edits > of.number or of.fills or (of.is_filled and not is_done)
+    fills = of.is_behind(birth.edits) or of.fills or (of.is_filled and not is_done)
     if not fills and (not of.at or of.rebuilds):
         return None
     try:

@@ -205,7 +205,7 @@ def _is_new(history: StartHistory, output: Output) -> bool:
     birth = history.birth
     # After a rescaling no batch is in the log: the metadata have the last one.
     last = history.logged.offset or birth.start
-    if last.transition.number >= birth.edits or output.name == ERRORS:
+    if not last.transition.is_behind(birth.edits) or output.name == ERRORS:
         return False
     return output.name not in {each["name"] for each in birth.before["outputs"]}
 

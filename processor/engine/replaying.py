@@ -116,7 +116,7 @@ class Replay:
 def is_first_portion(store: Store, transition: Transition) -> bool:
     """Whether this is a shard's first portion of an edit; forget all of earlier edits if so."""
     place = parts.EDIT.of(store, "")
-    mark = msgspec.msgpack.encode((transition.at, transition.number))
+    mark = msgspec.msgpack.encode((transition.at, transition.edits))
     if place.get_many([_BEGUN]) == [mark]:
         return False
     for each in [each for each, _ in place.scan(b"")]:

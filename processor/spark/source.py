@@ -176,7 +176,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         config = self._config
         if (
             self._inputs.dated is None
-            and config.edited.edits <= last.transition.number
+            and not last.transition.is_behind(config.edited.edits)
             and is_settled(last)
         ):
             # The wait notices records, and only a heartbeat makes a batch without them.
@@ -211,7 +211,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         config = self._config
         return (
             bool(config.plan.backfills)
-            and last.transition.number >= config.edited.edits
+            and not last.transition.is_behind(config.edited.edits)
             and is_settled(last)
             and has_caught_up(config.plan, last.positions)
         )
@@ -244,7 +244,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         if self._inputs.dated is not None:
             times, closed = self._inputs.dated.knowledge(last, ends, self._reports(last))
             look = look._replace(input_times=times, closed=closed)
-        if config.edited.edits > last.transition.number:
+        if last.transition.is_behind(config.edited.edits):
             look = look._replace(
                 read_back=own_topics.begun(
                     config.own_kafka, config.edited.read_back, config.plan.error_topic

@@ -58,7 +58,7 @@ class EditStep(NamedTuple):
 def step_of(last: SourceOffset, look: MintingState, edits: int) -> EditStep:
     """Determine how the batch after `last` continues an edit of the plan."""
     of = last.transition
-    if edits > of.number:
+    if of.is_behind(edits):
         # A checkpoint without a batch has no state to fill from.  One that has closed no time has
         # no contents, but updates may wait in it that were computed by the old plan.
         return EditStep(last.upper, fills=last.upper > 0 or last.batch >= 0, goes_on=True)
@@ -78,7 +78,7 @@ def read_back(
     """The positions in outputs' own topics after a batch that reads about `limit` offsets."""
     if not edit.fills and last.stage is not Stage.REBUILD:
         return {}
-    positions = look.read_back if edits > last.number else last.read_back
+    positions = look.read_back if last.is_behind(edits) else last.read_back
     return replays.positions_after(positions, limit)
 
 
@@ -105,7 +105,7 @@ def outputs_to_write(
 
 def without_former_parts(plan: Plan, last: SourceOffset, edits: int) -> SourceOffset:
     """Drop from the last batch the topics and operators that an edited plan no longer has."""
-    if edits <= last.transition.number:
+    if not last.transition.is_behind(edits):
         return last
     topics = {*plan.topics, *plan.transaction_topics}
     topics |= {plan.position_key(source, t) for source in plan.inputs for t in source.topics}
@@ -277,7 +277,7 @@ class _Next:
             trigger = trigger._replace(heartbeat=False)
         edit = step_of(last, look, edited.edits)
         before = without_former_parts(plan, last, edited.edits)
-        is_new = edited.edits > transition.number
+        is_new = transition.is_behind(edited.edits)
         at_ends = at_their_ends(plan, before, look.ends) if is_new else {}
         last = before
         if at_ends:
@@ -375,7 +375,7 @@ class _Next:
             stage = Stage.REBUILT if is_read else Stage.REBUILD
         return last.next(
             stage,
-            number=max(self.edited.edits, last.number),
+            edits=max(self.edited.edits, last.edits),
             at=edit.at,
             # Portions go through the exchange topic, so the next one waits until that is read.
             takes=(bool(self.joins) or edit.fills) and all_hops,

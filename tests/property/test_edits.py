@@ -184,7 +184,7 @@ class Edited:
             case "first":
                 goes_on = run._next is None or is_settled(run.last)
                 birth = run._next or run._birth
-                return goes_on and birth is not None and birth.edits > run.last.transition.number
+                return goes_on and birth is not None and run.last.transition.is_behind(birth.edits)
             case "portions":
                 return run.last.transition.fills
 
@@ -194,12 +194,12 @@ class Edited:
         for topic, lowers in self.read.items():
             lowers += [logged.lower] * (logged.positions[topic].get(0, 0) - len(lowers))
         self.retractions_of |= {*logged.transition.read_back}
-        if logged.transition.number > self.edits:
+        if logged.transition.edits > self.edits:
             self.since |= dict.fromkeys(self.changed, logged.lower)
             if self.run._running.backfills:
                 # The outputs of before go on, and time does, until all has been read again.
                 return
-            self.edits = logged.transition.number
+            self.edits = logged.transition.edits
             self.unlike -= self.alike
             self.changed.clear()
 

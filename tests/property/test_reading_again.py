@@ -130,8 +130,8 @@ class Reading:
             topic, partition, offset = each.place
             if offset < logged.positions.get(TOPICS[topic], {}).get(partition, 0):
                 self.counted.setdefault(each.place, logged.lower)
-        if logged.transition.number > self.edits:
-            self.edits, self.since = logged.transition.number, logged.lower
+        if logged.transition.edits > self.edits:
+            self.edits, self.since = logged.transition.edits, logged.lower
 
     def expected(self, as_of: int) -> Counter[str]:
         """The rows as of a time."""

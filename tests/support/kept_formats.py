@@ -61,7 +61,7 @@ MANIFEST = Manifest(
     dropped=[Dropped(5, "b.run")],
 )
 TRANSITION = Transition(
-    number=2,
+    edits=2,
     at=900,
     stage=Stage.JOIN,
     was=Stage.FILL,

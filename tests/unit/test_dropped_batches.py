@@ -103,7 +103,7 @@ def test_another_plan_or_number_of_shards_drops_it(shards: int) -> None:
     order(run.topics, 21)
     run.read()
 
-    assert run.last.transition.number == 1
+    assert run.last.transition.edits == 1
     judge(run, plan_of(6, "max(quantity)"))
 
 
@@ -134,7 +134,7 @@ def test_one_that_a_shard_has_committed_is_finished_under_the_plan_of_before() -
     assert run.last == logged.offset
     run.read()
 
-    assert run.last.transition.number == 1
+    assert run.last.transition.edits == 1
     judge(run, plan_of(5))
 
 

@@ -371,7 +371,7 @@ def test_functions_of_a_plan_that_no_batch_has_run_may_go() -> None:
     order(run.topics, 12, "tea", 12)
     edited(run, FIRST)
     run.read()
-    assert (run.last.transition.number, run.released) == (0, ())
+    assert (run.last.transition.edits, run.released) == (0, ())
     assert collection(run, "large") == expected(run, FIRST, "large")
 
 
@@ -440,12 +440,12 @@ def test_what_is_on_its_way_is_finished_under_the_plan_of_before(*, dies: bool) 
     frontier = run.last.upper
     while not is_settled(run.last):
         run.batch()
-        assert (run.last.positions, run.last.plan, run.last.transition.number) == (read, was, 0)
+        assert (run.last.positions, run.last.plan, run.last.transition.edits) == (read, was, 0)
     # What has hopped is in, and time has not gone on.
     assert (run.last.upper, run.frontier("totals")) == (frontier, frontier)
     assert "99" not in str(run.collection("all"))
     run.read()
-    assert run.last.transition.number == 1
+    assert run.last.transition.edits == 1
     for output in ("all", "large", "totals"):
         assert collection(run, output) == expected(run, text, output)
 
@@ -462,7 +462,7 @@ def test_deaths_while_that_is_finished_change_nothing() -> None:
     run.crash(committed=[1])
     edited(run, text)
     run.read()
-    assert run.last.transition.number == 1
+    assert run.last.transition.edits == 1
     for output in ("all", "large", "totals"):
         assert collection(run, output) == expected(run, text, output)
 

@@ -175,7 +175,7 @@ def test_a_changed_pipeline_waits_until_all_is_finished() -> None:
     run.restart(changed)
     # It has its outputs at once, of which the plan of before knows nothing.
     assert run.updates("more") == []
-    while run.last.transition.number == 0:
+    while run.last.transition.edits == 0:
         run.batch()
         assert run.updates("more") == []
     run.read()

@@ -596,7 +596,7 @@ class Run:
     def _read_back(self, edited: reclock.Edited, before: SourceOffset) -> ReadBack:
         """The offsets that an edit about to begin reads of the topics of outputs."""
         spans: ReadBack = {}
-        for topic in edited.read_back if edited.edits > before.transition.number else ():
+        for topic in edited.read_back if before.transition.is_behind(edited.edits) else ():
             snapshot, ends = self.topics.snapshots.get(topic), self.topics.ends(topic)
             spans |= replays.nothing_read(
                 replays.to_read(topic, dict.fromkeys(ends, 0), ends, snapshot)
