@@ -177,11 +177,6 @@ class GatheredUpdates(Columned):
         self._last, self._looked_at, self._file = _nothing(), 0, None
         self._portions, self._filed = [], 0
 
-    @property
-    def is_filed(self) -> bool:
-        """Whether a part of them lies in a file."""
-        return self._file is not None
-
     def __iter__(self) -> Iterator[KeyedUpdate]:
         for some in self.in_columns(_AT_ONCE):
             yield from some

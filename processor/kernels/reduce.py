@@ -142,12 +142,6 @@ def step(
     return Reduced(emitted, errors)
 
 
-def read(store: Store, keys: Sequence[bytes]) -> list[bytes | None]:
-    """The current results of `keys`."""
-    states = store.get_many([_STATE + key for key in keys])
-    return [None if state is None else _split(state)[1] for state in states]
-
-
 def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
     """The keys in order, from `start` on, each with its results and errors of users' classes.
 

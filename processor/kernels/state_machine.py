@@ -176,14 +176,6 @@ def step(
     return changes
 
 
-def read(store: Store, keys: Sequence[bytes]) -> list[tuple[bytes, ...]]:
-    """The values that show of `keys`."""
-    return [
-        () if entry is None else _entry_of(entry).visible
-        for entry in PrefixStore(store, b"k").get_many(keys)
-    ]
-
-
 def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
     """The keys in order, from `start` on, each with its shown values and its error record."""
     for key, entry in PrefixStore(store, b"k").scan(b"", start):

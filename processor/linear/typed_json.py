@@ -333,11 +333,6 @@ def fit(texts: Sequence[bytes], kind: SqlType) -> list[bool]:
     return [fits for (fits,) in rows]
 
 
-def reads(text: str, kind: str) -> bool:
-    """Whether the text of canonical JSON, which is not null, fits a type."""
-    return fit([text.encode()], parsed(kind)) == [True]
-
-
 # JSON texts of a column; None is null or absent.
 JsonColumn = Sequence[bytes | None]
 

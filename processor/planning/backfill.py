@@ -169,16 +169,6 @@ def has_caught_up(plan: Plan, positions: Offsets) -> bool:
     )
 
 
-def offsets_left(plan: Plan, positions: Offsets) -> int:
-    """Count the offsets that are still to be read again."""
-    return sum(
-        max(0, end - positions.get(plan.position_key(source, topic), {}).get(partition, 0))
-        for source in map(plan.input, plan.backfills)
-        for topic in source.topics
-        for partition, end in positions.get(topic, {}).items()
-    )
-
-
 def reads_again(plan: Plan, *names: str) -> frozenset[str]:
     """The operators that read inputs again, these or all."""
     inputs = names or plan.backfills

@@ -6,7 +6,7 @@ import pytest
 
 from ikebana.codecs.sql_type import parsed
 from ikebana.processor.linear.database import rows_of
-from ikebana.processor.linear.typed_json import from_json, reads
+from ikebana.processor.linear.typed_json import fit, from_json
 from ikebana.processor.topics.input_codec import misfits
 
 # By type: texts that fit it, and texts that do not.
@@ -123,9 +123,9 @@ FITTING: dict[str, tuple[list[str], list[str]]] = {
 def test_a_type_takes_what_it_holds_without_loss(kind: str) -> None:
     """Nothing is rounded, cut off or made true, and no zone is dropped; nested types as well."""
     fitting, others = FITTING[kind]
+    texts = [text.encode() for text in (*fitting, *others)]
 
-    assert [text for text in fitting if not reads(text, kind)] == []
-    assert [text for text in others if reads(text, kind)] == []
+    assert fit(texts, parsed(kind)) == [True] * len(fitting) + [False] * len(others)
 
 
 @pytest.mark.parametrize(
