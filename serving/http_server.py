@@ -298,7 +298,7 @@ _ANY_BODY = {"application/json": {"schema": {"$ref": "#/components/schemas/Probl
 
 
 def document() -> dict[str, Any]:
-    """Make the document."""
+    """Make the OpenAPI document of `OPERATIONS` and of subscriptions."""
     types = {operation.answers for operation in OPERATIONS} | {Problem}
     bodies = {each.takes for each in OPERATIONS if each.method == "POST"}
     ordered = sorted(types | bodies, key=lambda each: each.__name__)

@@ -43,18 +43,6 @@ from ikebana.serving.view import (
     common_newest,
 )
 
-# Subscriptions: a collection as of a time, then each closed batch, as server-sent events.
-#
-# | event | data |
-# |---|---|
-# | `snapshot` | rows of a collection as of a time; `last`: no more come of any collection |
-# | `batch` | all updates of all collections with `lower <= time < upper` |
-# | `error` | why the subscription ends, such as history that is gone since |
-#
-# The `id` of an event is a token: a subscription that resumes with it gets the events after it.
-# A slow subscriber is sent nothing until it has read; then it gets the missed batches as one, from
-# the history of the arrangements.  An event for several subscribers is encoded once.
-
 _ROWS = 1_000
 _UPDATES = 10_000
 _MOST_ENCODED = 64 << 20
@@ -369,7 +357,20 @@ def _none_of_an_event() -> ConfigError:
 
 
 class Subscriptions:
-    """Sends events to any number of subscribers that may see the same."""
+    """Sends events to any number of subscribers that may see the same.
+
+    A subscription is a collection as of a time, then each closed batch, as server-sent events.
+
+    | event | data |
+    |---|---|
+    | `snapshot` | rows of a collection as of a time; `last`: no more come of any collection |
+    | `batch` | all updates of all collections with `lower <= time < upper` |
+    | `error` | why the subscription ends, such as history that is gone since |
+
+    The `id` of an event is a token: a subscription that resumes with it gets the events after it.
+    A slow subscriber is sent nothing until it has read; then it gets the missed batches as one,
+    from the history of the arrangements.  An event for several subscribers is encoded once.
+    """
 
     def __init__(self, views: Permitted, bell: Bell, encoded: "Encoded") -> None:
         self._permitted = views

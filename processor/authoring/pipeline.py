@@ -8,7 +8,7 @@ from the missing part.  No broker and no Spark is needed.
 A second file may have settings, which win over those of the first one: the pipeline is
 the same everywhere, where and how it runs is not.
 
-A file of sinks alone, with the sections `deliver` and `kafka`.
+A file of sinks alone has the sections `deliver` and `kafka`, and no plan: `read_sinks`.
 """
 
 import re

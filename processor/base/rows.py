@@ -280,7 +280,7 @@ class TimesReport(msgspec.Struct, array_like=True, tag="seen"):
     """A report of a batch on the times of a partition, for the minting of later batches.
 
     `greatest` is the greatest event time.  `statements` are progress statements: lower, upper,
-    and counts by time as `progress.pack_times` packs them.  `transactions` is the report on the
+    and counts by time as `diff.pack_times` packs them.  `transactions` is the report on the
     source's transactions.  `judged` are the records that do not count at their own times.
     """
 

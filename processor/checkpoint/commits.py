@@ -61,7 +61,7 @@ class Marker(msgspec.Struct, frozen=True):
     * `offset`, `plan`: the digests of the logged offset and of the plan.
     * `records`, `behind`: the numbers of records in the batch, and left for later batches.
     * `counts`: the numbers of update records by output; `times`: the numbers of updates by
-      output and time, as `progress.pack_times` packs them; `counted`: all other counts.
+      output and time, as `diff.pack_times` packs them; `counted`: all other counts.
     * `manifest`: the state of the shard after the batch.
     * `intervals`: the intervals of the outputs, which may lag behind that of the source.
     * `hops_from`: the offset at which the batch began to read its loopback partition.

@@ -4,7 +4,7 @@ An arrangement of joins is a box, or some lines in the box of an upsert if it is
 state.  A path is one box for all of its stages, which lists the lookups of a change
 in order.
 
-For window functions this is which other rows a change touches, in words and in numbers.
+Of window functions it is said which other rows a change touches, in words and as a number.
 """
 
 import re

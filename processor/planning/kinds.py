@@ -1,7 +1,4 @@
-"""The kinds of operators: one class for each type of a plan's operators, and their table.
-
-Reduce, by aggregates, by a function or by a loop, as a kind of operator.
-"""
+"""The kinds of operators: one class for each type of a plan's operators, and their table."""
 
 import functools
 from collections import Counter

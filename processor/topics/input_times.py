@@ -150,7 +150,7 @@ class Coverage(msgspec.Struct, frozen=True):
     """The statements and the updates found, for times at or beyond the frontier.
 
     `stated` has the united statements as `packed` packs them.  `counts` has the numbers of
-    distinct updates by time, as `progress.pack_times` packs them.  The form is unique: two
+    distinct updates by time, as `diff.pack_times` packs them.  The form is unique: two
     coverages with the same content are equal.
     """
 
@@ -392,7 +392,7 @@ def merge_statements(statements: Iterable[Progress]) -> list[Progress]:
 
 
 def packed(statements: Iterable[Progress]) -> list[list[int]]:
-    """Pack statements as lists of lower, upper, and the counts as `progress.pack_times` has them.
+    """Pack statements as lists of lower, upper, and the counts as `diff.pack_times` has them.
 
     >>> packed([Progress(1_000, 9_000, {1_005: 1, 1_006: 2})])
     [[1000, 9000, 1005, 1, 1, 2]]
