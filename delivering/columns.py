@@ -41,7 +41,7 @@ from ikebana.codecs.sql_type import (
     parsed,
 )
 from ikebana.errors import ConfigError, SourceError
-from ikebana.processor.authoring.deliver_part import Whole
+from ikebana.processor.authoring.deliver_section import Whole
 from ikebana.processor.linear.database import connection, without_data
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.query import field_texts

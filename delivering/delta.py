@@ -27,7 +27,7 @@ from ikebana.delivering.lake import (
     with_all_columns,
 )
 from ikebana.delivering.sink import VALID_TO, TargetTable
-from ikebana.processor.authoring.deliver_part import DeltaPart
+from ikebana.processor.authoring.deliver_section import DeltaSection
 from ikebana.processor.linear.json_text import quoted
 
 _HOUSEKEEPING = 100
@@ -37,7 +37,7 @@ _GO, _COME = 0, 1
 _HISTORY = 1000
 
 
-def sink(name: str, part: DeltaPart) -> LakeSink:
+def sink(name: str, part: DeltaSection) -> LakeSink:
     """Make the sink of a section `delta`, whose tables have folders of their names."""
 
     def open_table(table: TargetTable, sink: str) -> DeltaLakeTable:

@@ -62,7 +62,7 @@ from ikebana.delivering.lake import (
 )
 from ikebana.delivering.sink import VALID_TO, TargetTable
 from ikebana.errors import ConfigError
-from ikebana.processor.authoring.deliver_part import IcebergPart
+from ikebana.processor.authoring.deliver_section import IcebergSection
 
 # From this number of small files on, a snapshot rewrites them.
 _SMALL_FILES = 16
@@ -78,7 +78,7 @@ _AWAY = (RESTError, SQLAlchemyError, OSError)
 _DENIED = (ForbiddenError, OAuthError, UnauthorizedError)
 
 
-def sink(name: str, part: IcebergPart) -> LakeSink:
+def sink(name: str, part: IcebergSection) -> LakeSink:
     """Make the sink of a section `iceberg`, into the tables of a namespace."""
 
     @cache

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from ikebana.delivering.lake import ConflictError, LakeSink, Mark, TableChanges, full_tables
 from ikebana.delivering.sink import TIME, TargetTable
 from ikebana.errors import ConfigError
-from ikebana.processor.authoring.deliver_part import ParquetPart
+from ikebana.processor.authoring.deliver_section import ParquetSection
 
 _OPEN, _CLOSED = ".writing", ".parquet"
 _DAY = 86_400_000
@@ -42,7 +42,7 @@ class TableManifest(msgspec.Struct, frozen=True):
     schema: bytes
 
 
-def sink(name: str, part: ParquetPart) -> LakeSink:
+def sink(name: str, part: ParquetSection) -> LakeSink:
     """Make the sink of a section `parquet`, whose tables have folders of their names."""
 
     def open_table(table: TargetTable, sink: str) -> ParquetTable:

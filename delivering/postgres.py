@@ -44,7 +44,7 @@ from ikebana.delivering.sink import (
     TargetTable,
 )
 from ikebana.errors import AccessError, ConfigError, FencedError, SourceError
-from ikebana.processor.authoring.deliver_part import PostgresPart, cut_names
+from ikebana.processor.authoring.deliver_section import PostgresSection, cut_names
 from ikebana.processor.base.arrow_json import is_readable
 from ikebana.processor.linear.json_text import quoted
 
@@ -533,6 +533,6 @@ def _place(error: psycopg.Error) -> str:
     return "" if match is None else f', column "{match[1]}"'
 
 
-def sink(name: str, part: PostgresPart) -> PostgresSink:
+def sink(name: str, part: PostgresSection) -> PostgresSink:
     """Make the sink of a section `postgres`."""
     return PostgresSink(name, part.connection)

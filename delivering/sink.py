@@ -45,7 +45,7 @@ from ikebana.codecs.diff import Times
 from ikebana.delivering.columns import TargetColumn, Typing
 from ikebana.delivering.spool import Spooled
 from ikebana.errors import AwayError, ConfigError
-from ikebana.processor.authoring.deliver_part import Mode
+from ikebana.processor.authoring.deliver_section import Mode
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 

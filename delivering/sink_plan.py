@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ikebana.delivering.columns import TargetColumn
 from ikebana.delivering.sink import Sink, TargetTable
 from ikebana.errors import ConfigError, SourceError
-from ikebana.processor.authoring.deliver_part import DeliverPart, TablePart
+from ikebana.processor.authoring.deliver_section import DeliverSection, TableSection
 from ikebana.processor.authoring.values import Section
 from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Plan
@@ -24,8 +24,10 @@ class SinkPlan(NamedTuple):
     formats: Mapping[str, str]
 
 
-def sink_plan(name: str, part: DeliverPart, plan: Plan | None, types_of: TypesOf) -> SinkPlan:
-    """Make the sink of a section, which has no `deliver_part.problems`.
+def sink_plan(
+    name: str, section: DeliverSection, plan: Plan | None, types_of: TypesOf
+) -> SinkPlan:
+    """Make the sink of a section, which has no `deliver_section.problems`.
 
     `from` names outputs of the plan, or topics without a plan.
 
@@ -33,31 +35,31 @@ def sink_plan(name: str, part: DeliverPart, plan: Plan | None, types_of: TypesOf
     """
     tables = []
     formats: dict[str, str] = {}
-    for table, table_part in part.tables.items():
-        topic, form, types = _source(table_part, plan)
+    for table, of_table in section.tables.items():
+        topic, form, types = _source(of_table, plan)
         if formats.setdefault(topic, form) != form:
             raise ConfigError(f'sink "{name}" reads topic "{topic}" in two formats')
         columns = [
             TargetColumn.of(column, of.type, of.field, of.whole)
-            for column, of in table_part.columns.items()
+            for column, of in of_table.columns.items()
         ] or [
             TargetColumn.of(column, kind)
             for column, kind in (types or types_of(topic, form)).items()
         ]
-        tables.append(TargetTable(topic, table, table_part.mode, tuple(columns), table_part.key))
-    return SinkPlan(_sink(name, part), tuple(tables), formats)
+        tables.append(TargetTable(topic, table, of_table.mode, tuple(columns), of_table.key))
+    return SinkPlan(_sink(name, section), tuple(tables), formats)
 
 
-def _source(table_part: TablePart, plan: Plan | None) -> tuple[str, str, Mapping[str, str]]:
+def _source(of_table: TableSection, plan: Plan | None) -> tuple[str, str, Mapping[str, str]]:
     """The topic of a table, its format, and the column types of the plan; empty without one."""
     if plan is None:
-        return table_part.source, table_part.format or "diff", {}
-    [output] = [output for output in plan.outputs if output.name == table_part.source]
+        return of_table.source, of_table.format or "diff", {}
+    [output] = [output for output in plan.outputs if output.name == of_table.source]
     return output.topic, output.format, output_types(plan, output)
 
 
-def _sink(name: str, part: DeliverPart) -> Sink:
-    [kind] = part.targets
+def _sink(name: str, section: DeliverSection) -> Sink:
+    [kind] = section.targets
     try:
         # A target has a module of its name, which makes its sink.
         make: Callable[[str, Section], Sink]
@@ -69,7 +71,7 @@ def _sink(name: str, part: DeliverPart) -> Sink:
             f'sink "{name}" needs the library {error.name}, which is not installed',
             hint=f'Install it: pip install "ikebana[{kind}]".',
         ) from error
-    return make(name, getattr(part, kind))
+    return make(name, getattr(section, kind))
 
 
 def types_in_topic(settings: Mapping[str, str]) -> TypesOf:

@@ -56,7 +56,7 @@ from ikebana.processor.relational.sections import Derived, from_sql, iterated, w
 _PYTHON: tuple[CallKind, ...] = get_args(CallKind)
 
 
-class StepPart(Section):
+class StepSection(Section):
     """A step of a linear operator: SQL, or one Python function, or a change of signs."""
 
     where: Annotated[tuple[str, ...], BeforeValidator(as_texts)] = ()
@@ -93,7 +93,7 @@ class StepPart(Section):
         if sql != Sql():
             steps.append(sql)
         if not steps:
-            raise ValueError(f"says nothing; a step has {', '.join(StepPart.keys())}")
+            raise ValueError(f"says nothing; a step has {', '.join(StepSection.keys())}")
         if len(steps) > 1:
             raise ValueError(
                 "mixes SQL, Python and negate; write them as steps, in the order that is meant"
@@ -101,7 +101,7 @@ class StepPart(Section):
         return steps[0]
 
 
-class OperatorPart(StepPart):
+class OperatorSection(StepSection):
     """`operators.<name>`."""
 
     upsert: Text | None = None
@@ -110,7 +110,7 @@ class OperatorPart(StepPart):
     concat: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
     state_machine: Text | None = None
     reduce: Text | None = None
-    steps: tuple[StepPart, ...] = ()
+    steps: tuple[StepSection, ...] = ()
     step: Text | None = None
     view: Text | None = None
     version: WholeNumber = 1
@@ -168,7 +168,7 @@ class OperatorPart(StepPart):
 
     @classmethod
     def keys(cls) -> dict[str, Any]:
-        steps = StepPart.keys()
+        steps = StepSection.keys()
         of_operators = {name: kind for name, kind in super().keys().items() if name not in steps}
         return {**of_operators, **steps}
 
@@ -178,58 +178,58 @@ _Operators = Operator | Derived | tuple[Operator, ...]
 _CONDITIONS = {"delta_join": ("on", "where"), "as_of_join": ("where", "on")}
 
 
-def operators(part: OperatorPart, name: str) -> tuple[Operator | Derived, ...]:
+def operators(section: OperatorSection, name: str) -> tuple[Operator | Derived, ...]:
     """The operators of a section, or what becomes them later.  Raises: PlanError."""
-    kinds = [kind for kind in KINDS if getattr(part, kind)]
+    kinds = [kind for kind in KINDS if getattr(section, kind)]
     path = f"operators.{name}"
-    if not kinds and (empty := [kind for kind in KINDS if kind in part.model_fields_set]):
+    if not kinds and (empty := [kind for kind in KINDS if kind in section.model_fields_set]):
         raise PlanError(name, [(f"{path}.{empty[0]}", "must not be empty")])
     if len(kinds) != 1:
-        stated = f"is {' and '.join(kinds)}" if kinds else _without_kind(part)
+        stated = f"is {' and '.join(kinds)}" if kinds else _without_kind(section)
         raise PlanError(name, [(path, f"must be one of {', '.join(KINDS)}; {stated}")])
     (kind,) = kinds
-    section = _SECTIONS[kind]
-    extra = part.model_fields_set - {kind, *section.keys}
+    of_kind = _OF_KIND[kind]
+    extra = section.model_fields_set - {kind, *of_kind.keys}
     if kind == "linear":
-        extra -= {*StepPart.model_fields, "steps"}
+        extra -= {*StepSection.model_fields, "steps"}
     if extra:
         other = ", ".join(sorted(extra))
-        remedy = "; add a linear operator" if extra & {*StepPart.model_fields, "steps"} else ""
+        remedy = "; add a linear operator" if extra & {*StepSection.model_fields, "steps"} else ""
         if (conditions := _CONDITIONS.get(kind)) and conditions[0] in extra:
             remedy = f'; its conditions are "{conditions[1]}"'
         raise PlanError(name, [(path, f"{kind} takes no {other}{remedy}")])
-    built = section.build(part, name, kind, getattr(part, kind))
+    built = of_kind.build(section, name, kind, getattr(section, kind))
     return built if isinstance(built, tuple) else (built,)
 
 
-def _without_kind(part: OperatorPart) -> str:
+def _without_kind(section: OperatorSection) -> str:
     """What an operator has that is none of the kinds."""
-    keys = part.model_fields_set
+    keys = section.model_fields_set
     if not keys:
         return "a key without a value counts as absent"
-    of_steps = "; a step is of a linear operator" if keys & {*StepPart.model_fields} else ""
+    of_steps = "; a step is of a linear operator" if keys & {*StepSection.model_fields} else ""
     return f"has only {', '.join(sorted(keys))}{of_steps}"
 
 
 def readable_operators(
-    part: OperatorPart, name: str, unread: Unread
+    section: OperatorSection, name: str, unread: Unread
 ) -> tuple[Operator | Derived, ...]:
     """The operators of a section with parts that could not be parsed, as far as it was parsed.
 
     Steps after such a part are dropped, because the names they may use are not known.
     """
-    kinds = [kind for kind in KINDS if getattr(part, kind)]
-    if part.linear is None or len(kinds) != 1:
+    kinds = [kind for kind in KINDS if getattr(section, kind)]
+    if section.linear is None or len(kinds) != 1:
         try:
-            return operators(part, name)
+            return operators(section, name)
         except PlanError:
             return ()
     steps: list[Step] = []
     path = f"operators.{name}"
-    for at, each in enumerate(part.steps or [part]):
-        lost = unread.keys(f"{path}.steps.{at}" if part.steps else path)
+    for at, each in enumerate(section.steps or [section]):
+        lost = unread.keys(f"{path}.steps.{at}" if section.steps else path)
         # A flat_map makes a column for the rest of its step.
-        keys = lost & set(StepPart.keys())
+        keys = lost & set(StepSection.keys())
         if "flat_map" in keys or "steps" in lost or (lost and not keys):
             break
         try:
@@ -239,32 +239,34 @@ def readable_operators(
         if lost:
             break
     # Steps without effect on problems, so that the number of steps stays.
-    others = len(part.steps) - len(steps)
-    return (Linear(name, part.linear, (*steps, *[Negate()] * others)),)
+    others = len(section.steps) - len(steps)
+    return (Linear(name, section.linear, (*steps, *[Negate()] * others)),)
 
 
-def _as_reduce(part: OperatorPart, name: str, source: str) -> tuple[Operator, ...]:
+def _as_reduce(section: OperatorSection, name: str, source: str) -> tuple[Operator, ...]:
     """What `reduce` becomes; `having` becomes a linear operator after it."""
-    groups = f"{name}.groups" if part.having else name
-    reduce = Reduce(groups, source, part.aggregates, part.by, part.function, part.total)
-    step = Sql(where=part.having)
-    return (reduce, Linear(name, groups, (step,))) if part.having else (reduce,)
+    groups = f"{name}.groups" if section.having else name
+    reduce = Reduce(
+        groups, source, section.aggregates, section.by, section.function, section.total
+    )
+    step = Sql(where=section.having)
+    return (reduce, Linear(name, groups, (step,))) if section.having else (reduce,)
 
 
-def _as_machine(part: OperatorPart, name: str, source: str) -> StateMachine:
+def _as_machine(section: OperatorSection, name: str, source: str) -> StateMachine:
     """What `state_machine` becomes.  Raises: PlanError."""
-    if part.step is None:
+    if section.step is None:
         raise PlanError(name, [(f"operators.{name}.step", "is missing")])
-    return StateMachine(name, source, part.step, part.view, part.version, part.migrate)
+    return StateMachine(name, source, section.step, section.view, section.version, section.migrate)
 
 
 def _as_join(
-    part: OperatorPart, name: str, kind: str, pairs: tuple[tuple[str, str], ...]
+    section: OperatorSection, name: str, kind: str, pairs: tuple[tuple[str, str], ...]
 ) -> Operator | Derived:
     """What `delta_join` and `as_of_join` become.  Raises: PlanError."""
     path = f"operators.{name}"
     inputs = tuple(starmap(JoinInput, pairs))
-    select = part.select or ()
+    select = section.select or ()
     problems: list[tuple[str, str]] = []
     if not select:
         problems.append((f"{path}.select", "at least one field is needed"))
@@ -278,47 +280,49 @@ def _as_join(
         raise PlanError(name, problems)
     if kind == "as_of_join":
         left, right = inputs
-        how = part.at, part.outer, part.retract, part.locked_by
-        return AsOfJoin(name, left, right, part.on, select, part.key, *how)
-    ways = part.orders, part.cartesian, part.strategy
-    join = DeltaJoin(name, inputs, part.where, select, part.key, *ways)
-    return sections.delta(join, part.left, part.full) if part.left or part.full else join
+        how = section.at, section.outer, section.retract, section.locked_by
+        return AsOfJoin(name, left, right, section.on, select, section.key, *how)
+    ways = section.orders, section.cartesian, section.strategy
+    join = DeltaJoin(name, inputs, section.where, select, section.key, *ways)
+    return (
+        sections.delta(join, section.left, section.full) if section.left or section.full else join
+    )
 
 
-def _as_linear(part: OperatorPart, name: str, source: str) -> Linear:
+def _as_linear(section: OperatorSection, name: str, source: str) -> Linear:
     """What `linear` becomes.  Raises: PlanError."""
     path = f"operators.{name}"
-    step_keys = {field for field in part.model_fields_set if field in StepPart.model_fields}
-    if step_keys and part.steps:
+    step_keys = {field for field in section.model_fields_set if field in StepSection.model_fields}
+    if step_keys and section.steps:
         problem = "has steps, and a step beside them; write it among them"
         raise PlanError(name, [(path, problem)])
     steps: list[Step] = []
     problems: list[tuple[str, str]] = []
-    for at, each in enumerate(part.steps or [part]):
+    for at, each in enumerate(section.steps or [section]):
         try:
             steps.append(each.as_step())
         except ValueError as error:
-            problems.append((f"{path}.steps.{at}" if part.steps else path, str(error)))
+            problems.append((f"{path}.steps.{at}" if section.steps else path, str(error)))
     if problems:
         raise PlanError(name, problems)
     return Linear(name, source, tuple(steps))
 
 
-def _as_windows(part: OperatorPart, name: str, kind: str, source: str) -> Derived:
+def _as_windows(section: OperatorSection, name: str, kind: str, source: str) -> Derived:
     """What `tumble`, `hop` and `session` become.  Raises: PlanError."""
     needed = {"tumble": ("over", "size"), "hop": ("over", "every", "size")}
-    missing = [key for key in needed.get(kind, ("over", "gap")) if not getattr(part, key)]
-    if missing or part.over is None:
+    missing = [key for key in needed.get(kind, ("over", "gap")) if not getattr(section, key)]
+    if missing or section.over is None:
         problems = [(f"operators.{name}.{key}", "is missing") for key in missing]
         raise PlanError(name, problems)
     if kind == "session":
-        return sections.session(name, source, part.over, part.gap, part.partition)
-    every = part.every if kind == "hop" else part.size
-    lengths = {"every": every, "size": part.size, "offset": part.offset}
-    return sections.windows(name, kind, source, part.over, **lengths)
+        return sections.session(name, source, section.over, section.gap, section.partition)
+    every = section.every if kind == "hop" else section.size
+    lengths = {"every": every, "size": section.size, "offset": section.offset}
+    return sections.windows(name, kind, source, section.over, **lengths)
 
 
-class _Section(NamedTuple):
+class _Kind(NamedTuple):
     """A kind of operator: the keys of its section, and the function that translates it.
 
     `build` gets the section, the name of the operator, its kind, and the value under the key of
@@ -326,7 +330,7 @@ class _Section(NamedTuple):
     """
 
     keys: tuple[str, ...]
-    build: Callable[[OperatorPart, str, str, Any], _Operators]
+    build: Callable[[OperatorSection, str, str, Any], _Operators]
 
 
 _OUTER_KINDS: Mapping[str, Outer] = {
@@ -334,67 +338,72 @@ _OUTER_KINDS: Mapping[str, Outer] = {
     "right_join": "right",
     "full_join": "full",
 }
-_SET_OPERATION = _Section(
-    ("all",), lambda part, name, kind, of: sections.set_operation(name, kind, of, every=part.all)
+_SET_OPERATION = _Kind(
+    ("all",),
+    lambda section, name, kind, of: sections.set_operation(name, kind, of, every=section.all),
 )
-_MATCHING = _Section(
-    ("on",), lambda part, name, kind, of: sections.matching(name, kind, of, part.on)
+_MATCHING = _Kind(
+    ("on",), lambda section, name, kind, of: sections.matching(name, kind, of, section.on)
 )
-_OUTER = _Section(
+_OUTER = _Kind(
     ("on", "select"),
-    lambda part, name, kind, of: sections.outer(
-        name, _OUTER_KINDS[kind], of, part.on, part.select
+    lambda section, name, kind, of: sections.outer(
+        name, _OUTER_KINDS[kind], of, section.on, section.select
     ),
 )
 
-_SECTIONS: Mapping[str, _Section] = {
-    "upsert": _Section((), lambda part, name, kind, of: Upsert(name, of)),
-    "linear": _Section((), lambda part, name, kind, of: _as_linear(part, name, of)),
-    "concat": _Section((), lambda part, name, kind, of: Concat(name, of)),
-    "state_machine": _Section(
+_OF_KIND: Mapping[str, _Kind] = {
+    "upsert": _Kind((), lambda section, name, kind, of: Upsert(name, of)),
+    "linear": _Kind((), lambda section, name, kind, of: _as_linear(section, name, of)),
+    "concat": _Kind((), lambda section, name, kind, of: Concat(name, of)),
+    "state_machine": _Kind(
         ("step", "view", "version", "migrate"),
-        lambda part, name, kind, of: _as_machine(part, name, of),
+        lambda section, name, kind, of: _as_machine(section, name, of),
     ),
-    "reduce": _Section(
+    "reduce": _Kind(
         ("by", "total", "aggregates", "function", "having"),
-        lambda part, name, kind, of: _as_reduce(part, name, of),
+        lambda section, name, kind, of: _as_reduce(section, name, of),
     ),
-    "delta_join": _Section(
+    "delta_join": _Kind(
         ("where", "left", "full", "select", "key", "orders", "cartesian", "strategy"), _as_join
     ),
-    "as_of_join": _Section(
-        ("on", "select", "key", "at", "outer", "retract", "locked_by"), _as_join
-    ),
-    "sql": _Section(("key",), lambda part, name, kind, of: from_sql(name, of, part.key)),
-    "distinct": _Section(
-        ("select",), lambda part, name, kind, of: sections.distinct(name, of, part.select)
+    "as_of_join": _Kind(("on", "select", "key", "at", "outer", "retract", "locked_by"), _as_join),
+    "sql": _Kind(("key",), lambda section, name, kind, of: from_sql(name, of, section.key)),
+    "distinct": _Kind(
+        ("select",), lambda section, name, kind, of: sections.distinct(name, of, section.select)
     ),
     **dict.fromkeys(("union", "minus", "intersect"), _SET_OPERATION),
     **dict.fromkeys(("semi_join", "anti_join"), _MATCHING),
     **dict.fromkeys(_OUTER_KINDS, _OUTER),
-    "first": _Section(
+    "first": _Kind(
         ("count", "partition", "order"),
-        lambda part, name, kind, of: sections.first(
-            name, of, part.partition, part.order, part.count
+        lambda section, name, kind, of: sections.first(
+            name, of, section.partition, section.order, section.count
         ),
     ),
-    "window": _Section(
+    "window": _Kind(
         ("functions", "partition", "order", "frame", "having"),
-        lambda part, name, kind, of: windowed(
-            name, of, part.functions, part.partition, part.order, part.frame, part.having
+        lambda section, name, kind, of: windowed(
+            name,
+            of,
+            section.functions,
+            section.partition,
+            section.order,
+            section.frame,
+            section.having,
         ),
     ),
-    "iterate": _Section(
+    "iterate": _Kind(
         ("columns", "rounds"),
-        lambda part, name, kind, of: iterated(name, of, part.columns, part.rounds),
+        lambda section, name, kind, of: iterated(name, of, section.columns, section.rounds),
     ),
-    "tumble": _Section(("over", "size", "offset"), _as_windows),
-    "hop": _Section(("over", "every", "size", "offset"), _as_windows),
-    "session": _Section(("over", "gap", "partition"), _as_windows),
+    "tumble": _Kind(("over", "size", "offset"), _as_windows),
+    "hop": _Kind(("over", "every", "size", "offset"), _as_windows),
+    "session": _Kind(("over", "gap", "partition"), _as_windows),
 }
-KINDS = tuple(_SECTIONS)
+KINDS = tuple(_OF_KIND)
 
 
 def keys_of_kind(kind: str) -> tuple[str, ...]:
     """The keys that a section of this kind may have."""
-    return _SECTIONS[kind].keys
+    return _OF_KIND[kind].keys

@@ -22,15 +22,15 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ikebana.errors import ConfigError, PlanError
-from ikebana.processor.authoring import deliver_part
-from ikebana.processor.authoring.deliver_part import SinkFile
+from ikebana.processor.authoring import deliver_section
+from ikebana.processor.authoring.deliver_section import SinkFile
 from ikebana.processor.authoring.operator_kinds import KINDS
 from ikebana.processor.authoring.pipeline_file import (
     SETTINGS_VARIABLE,
     PipelineFile,
     Placed,
-    PlanPart,
-    SettingsPart,
+    PlanSections,
+    SettingsSections,
     with_overlay,
 )
 from ikebana.processor.authoring.pipeline_yaml import Document, read_yaml
@@ -49,7 +49,7 @@ from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Plan, Unread
 from ikebana.processor.topics.input_codec import needs_registry
 
-AnyPart = TypeVar("AnyPart", bound=Section)
+AnySection = TypeVar("AnySection", bound=Section)
 # Pairs of a path in the file and its problem.
 Problems = list[tuple[str, str]]
 
@@ -148,13 +148,13 @@ def parse(
     readable, lost = _readable(content, errors)
     left_out = {*document.unread, *lost, *_meant_instead(errors)}
     plan, of_plan = _plan(readable, left_out)
-    settings_part = _part(SettingsPart, readable)
-    settings, of_settings = _settings(settings_part, bootstrap_servers, checkpoint)
-    judged = [*of_plan, *of_settings, *kafka_values(settings_part)]
+    sections = _read(SettingsSections, readable)
+    settings, of_settings = _settings(sections, bootstrap_servers, checkpoint)
+    judged = [*of_plan, *of_settings, *kafka_values(sections)]
     if plan is not None and settings is not None:
         judged += registry_missing(plan, settings.registry)
-    if plan is not None and settings_part is not None:
-        judged += deliver_part.problems(settings_part.deliver, plan, left_out)
+    if plan is not None and sections is not None:
+        judged += deliver_section.problems(sections.deliver, plan, left_out)
     schema = _schema_problems(errors, document.unread)
     left_out |= _not_judged(errors, schema)
     overridden = {
@@ -223,23 +223,23 @@ def _with_columns(
 
 def _plan(readable: dict[str, object], left_out: set[str]) -> tuple[Plan | None, Problems]:
     """The plan of the readable parts, or its problems."""
-    plan_keys = PlanPart.keys()
+    plan_keys = PlanSections.keys()
     unread = Unread(frozenset(p for p in left_out if p.partition(".")[0] in plan_keys))
-    part = _part(PlanPart, _named(readable, unread))
+    sections = _read(PlanSections, _named(readable, unread))
     try:
-        return (part.plan(unread) if part else None), []
+        return (sections.plan(unread) if sections else None), []
     except PlanError as err:
         return None, list(err.problems)
 
 
 def _settings(
-    part: SettingsPart | None, bootstrap_servers: str | None, checkpoint: str | None
+    sections: SettingsSections | None, bootstrap_servers: str | None, checkpoint: str | None
 ) -> tuple[Settings | None, Problems]:
-    """The settings of a part, or their problems; arguments win."""
-    if part is None:
+    """The settings of sections, or their problems; arguments win."""
+    if sections is None:
         return None, []
     try:
-        return part.settings(bootstrap_servers=bootstrap_servers, checkpoint=checkpoint), []
+        return sections.settings(bootstrap_servers=bootstrap_servers, checkpoint=checkpoint), []
     except SettingsError as err:
         return None, list(err.problems)
 
@@ -273,14 +273,14 @@ def _not_judged(errors: list[ErrorDetails], schema: Problems) -> set[str]:
     return paths
 
 
-def kafka_values(part: SettingsPart | None) -> Iterator[tuple[str, str]]:
+def kafka_values(sections: SettingsSections | None) -> Iterator[tuple[str, str]]:
     """Problems of values that Kafka's clients would refuse; no broker is asked."""
-    if part is None:
+    if sections is None:
         return
     for path, values in (
-        ("kafka", part.kafka),
-        ("source.kafka", part.source.kafka),
-        ("sink.kafka", part.sink.kafka),
+        ("kafka", sections.kafka),
+        ("source.kafka", sections.source.kafka),
+        ("sink.kafka", sections.sink.kafka),
     ):
         for name in values.keys() & KAFKA_NAMES - OWNED_KAFKA.keys() - {"bootstrap.servers"}:
             if problem := value_problem(name, values[name]):
@@ -372,8 +372,8 @@ def _named(document: dict[str, object], unread: Unread) -> dict[str, object]:
     return {**needed, **document, "pipeline": name if readable else "pipeline"}
 
 
-def _part(model: type[AnyPart], document: Mapping[str, object]) -> AnyPart | None:
-    """The part of a document that `model` describes; None if it lacks a key."""
+def _read(model: type[AnySection], document: Mapping[str, object]) -> AnySection | None:
+    """The sections of a document that `model` describes; None if it lacks a key."""
     keys = model.keys()
     try:
         return model.model_validate({k: v for k, v in document.items() if k in keys})
@@ -419,7 +419,7 @@ def settings_for(
         ConfigError: with every problem.
     """
     try:
-        part = SettingsPart.model_validate(sections)
+        model = SettingsSections.model_validate(sections)
     except ValidationError as error:
         problems = [
             (".".join(map(str, each["loc"])), _worded(each))
@@ -427,12 +427,12 @@ def settings_for(
         ]
         raise _refused(plan, problems) from None
     problems = [
-        *kafka_values(part),
-        *registry_missing(plan, part.registry),
-        *deliver_part.problems(part.deliver, plan),
+        *kafka_values(model),
+        *registry_missing(plan, model.registry),
+        *deliver_section.problems(model.deliver, plan),
     ]
     try:
-        settings = part.settings(bootstrap_servers=bootstrap_servers, checkpoint=checkpoint)
+        settings = model.settings(bootstrap_servers=bootstrap_servers, checkpoint=checkpoint)
     except SettingsError as error:
         raise _refused(plan, [*error.problems, *problems]) from None
     if problems:
@@ -467,7 +467,7 @@ def read_sinks(path: Path, environ: Mapping[str, str]) -> SinkFile | None:
     errors = schema_errors(content, SinkFile)
     problems = [*document.problems, *_schema_problems(errors, document.unread)]
     if not errors:
-        problems += deliver_part.problems(SinkFile.model_validate(content).deliver, None)
+        problems += deliver_section.problems(SinkFile.model_validate(content).deliver, None)
     if problems:
         raise ConfigError(_listed(problems, source, document, placed))
     return SinkFile.model_validate(content)

@@ -24,8 +24,8 @@ from ikebana.codecs.formats import FORMATS, Format, KeyFormat, OutputFormat
 from ikebana.codecs.sql_type import TypeTextError, parsed
 from ikebana.errors import PlanError
 from ikebana.processor.authoring import operator_kinds
-from ikebana.processor.authoring.deliver_part import DeliverPart
-from ikebana.processor.authoring.operator_kinds import OperatorPart
+from ikebana.processor.authoring.deliver_section import DeliverSection
+from ikebana.processor.authoring.operator_kinds import OperatorSection
 from ikebana.processor.authoring.pipeline_yaml import Document
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.authoring.values import (
@@ -73,14 +73,14 @@ from ikebana.processor.planning.plan import (
 from ikebana.processor.relational.sections import Derived, translate
 
 
-class SourcePart(Section):
+class SourceSection(Section):
     """`source`."""
 
     max_records_per_batch: WholeNumber = 250_000
     kafka: Scalars = {}
 
 
-class SinkPart(Section):
+class SinkSection(Section):
     """`sink`."""
 
     kafka: Scalars = {}
@@ -88,7 +88,7 @@ class SinkPart(Section):
     replication_factor: WholeNumber = 1
 
 
-class RunPart(Section):
+class RunSection(Section):
     """`run`."""
 
     checkpoint: Text = ""
@@ -104,16 +104,16 @@ class RunPart(Section):
     max_executors: WholeNumber = 0
 
 
-class SettingsPart(Section):
+class SettingsSections(Section):
     """The sections of settings."""
 
     kafka: Scalars = {}
-    source: SourcePart = SourcePart()
-    sink: SinkPart = SinkPart()
+    source: SourceSection = SourceSection()
+    sink: SinkSection = SinkSection()
     registry: Scalars = {}
-    run: RunPart = RunPart()
+    run: RunSection = RunSection()
     spark: Scalars = {}
-    deliver: dict[str, DeliverPart] = {}
+    deliver: dict[str, DeliverSection] = {}
 
     def settings(self, *, bootstrap_servers: str | None, checkpoint: str | None) -> Settings:
         """The settings of these sections; arguments win.  Raises: SettingsError."""
@@ -142,14 +142,14 @@ class SettingsPart(Section):
         )
 
 
-class FormatsPart(Section):
+class FormatsSection(Section):
     """`inputs.<name>.format`, written in full."""
 
     key: Annotated[KeyFormat, choice(KeyFormat)] = "json"
     value: Annotated[Format, choice(Format)] = "json"
 
 
-class ColumnPart(Section):
+class ColumnSection(Section):
     """`inputs.<name>.columns.<name>`, written in full."""
 
     type: Text
@@ -161,7 +161,7 @@ class ColumnPart(Section):
         return as_column(value)
 
 
-class EventTimePart(Section):
+class EventTimeSection(Section):
     """`inputs.<name>.event_time`."""
 
     of: ExpressionText | None = None
@@ -178,7 +178,7 @@ class EventTimePart(Section):
         return EventTime(self.of, self.clock, lateness, idle, ahead, self.transactions)
 
 
-class HistoryPart(Section):
+class HistorySection(Section):
     """`inputs.<name>.history`."""
 
     files: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
@@ -202,25 +202,25 @@ class HistoryPart(Section):
         )
 
 
-class InputPart(Section):
+class InputSection(Section):
     """`inputs.<name>`."""
 
     topic: Annotated[tuple[str, ...], BeforeValidator(as_topics)]
-    format: Annotated[FormatsPart, BeforeValidator(as_formats)] = FormatsPart()
+    format: Annotated[FormatsSection, BeforeValidator(as_formats)] = FormatsSection()
     start: Annotated[str, BeforeValidator(as_start)] = "earliest"
     mode: Annotated[InputMode | None, choice(InputMode)] = None
-    columns: Annotated[dict[str, ColumnPart], BeforeValidator(as_columns)] = {}
+    columns: Annotated[dict[str, ColumnSection], BeforeValidator(as_columns)] = {}
     key: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
     tables: Text | None = None
     drift: Annotated[bool, BeforeValidator(as_flag)] = True
     avro_schema: Annotated[str | None, BeforeValidator(as_schema)] = Field(None, alias="schema")
     options: Scalars = {}
-    event_time: EventTimePart | None = None
+    event_time: EventTimeSection | None = None
     unique: Annotated[tuple[tuple[str, ...], ...], BeforeValidator(as_unique)] = ()
     size: WholeNumber | None = None
     metadata: dict[str, Annotated[Metadata, choice(Metadata)]] = {}
     on_new_column: Annotated[OnNewColumn, choice(OnNewColumn)] = "tell"
-    history: HistoryPart | None = None
+    history: HistorySection | None = None
 
     def input(self, name: str) -> Input:
         """The input that this section describes."""
@@ -251,7 +251,7 @@ OnNull = Literal["null", "call"]
 _OF_INPUTS = ("event_time",)
 
 
-class FunctionPart(Section):
+class FunctionSection(Section):
     """`functions.<name>`."""
 
     python: Text = ""
@@ -267,16 +267,13 @@ def with_functions(document: Mapping[str, object]) -> Mapping[str, object]:
     if not isinstance(sections, dict) or not sections:
         return document
     functions: dict[str, SqlFunction] = {}
-    for name, section in sections.items():
-        if isinstance(section, FunctionPart):
-            part = section
-        else:
-            try:
-                part = FunctionPart.model_validate(section)
-            except ValueError:
-                # The schema says what is wrong.
-                continue
-        function = sql_function(name, part)
+    for name, value in sections.items():
+        try:
+            section = FunctionSection.model_validate(value)
+        except ValueError:
+            # The schema says what is wrong.
+            continue
+        function = sql_function(name, section)
         if sql_functions.function_of(function.long_name) == function:
             functions[name.lower()] = function
 
@@ -303,16 +300,16 @@ def with_functions(document: Mapping[str, object]) -> Mapping[str, object]:
     return result
 
 
-def sql_function(name: str, part: FunctionPart) -> SqlFunction:
+def sql_function(name: str, section: FunctionSection) -> SqlFunction:
     """The function that a section describes."""
-    kinds = tuple(map(_in_full, part.parameters.values()))
+    kinds = tuple(map(_in_full, section.parameters.values()))
     return SqlFunction(
         name,
-        part.python or part.aggregate,
+        section.python or section.aggregate,
         kinds,
-        _in_full(part.returns),
-        part.on_null == "call",
-        bool(part.aggregate),
+        _in_full(section.returns),
+        section.on_null == "call",
+        bool(section.aggregate),
     )
 
 
@@ -323,28 +320,28 @@ def _in_full(kind: str) -> str:
         return kind
 
 
-def function_problems(functions: Mapping[str, FunctionPart]) -> Iterator[tuple[str, str]]:
+def function_problems(functions: Mapping[str, FunctionSection]) -> Iterator[tuple[str, str]]:
     """The problems of functions, with their paths."""
-    for name, part in functions.items():
+    for name, section in functions.items():
         path = f"functions.{name}"
         if problem := sql_functions.problem_of_name(name):
             yield path, problem
-        for parameter, kind in part.parameters.items():
+        for parameter, kind in section.parameters.items():
             if problem := sql_functions.problem_of_type(kind):
                 yield f"{path}.parameters.{parameter}", problem
-        if problem := sql_functions.problem_of_type(part.returns):
+        if problem := sql_functions.problem_of_type(section.returns):
             yield f"{path}.returns", problem
-        if bool(part.python) == bool(part.aggregate):
+        if bool(section.python) == bool(section.aggregate):
             yield path, "has either python, a function, or aggregate, a class"
-        elif part.python and (problem := sql_functions.problem_of_function(part.python)):
+        elif section.python and (problem := sql_functions.problem_of_function(section.python)):
             yield f"{path}.python", problem
-        elif part.aggregate:
-            of = sql_function(name, part)
+        elif section.aggregate:
+            of = sql_function(name, section)
             if problem := sql_functions.problem_of_aggregate(of):
                 yield f"{path}.aggregate", problem
 
 
-class OutputPart(Section):
+class OutputSection(Section):
     """`outputs.<name>`."""
 
     source: Text = Field(alias="from")
@@ -371,22 +368,22 @@ class OutputPart(Section):
         )
 
 
-class ErrorsPart(Section):
+class ErrorsSection(Section):
     """`errors`."""
 
     topic: Text = ""
     policy: Annotated[OnError, choice(OnError)] = "record"
 
 
-class PlanPart(Section):
+class PlanSections(Section):
     """The sections of the plan: what is computed."""
 
     pipeline: Text
-    functions: dict[str, FunctionPart] = {}
-    inputs: dict[str, InputPart]
-    operators: dict[str, OperatorPart] = {}
-    outputs: dict[str, OutputPart]
-    errors: ErrorsPart = ErrorsPart()
+    functions: dict[str, FunctionSection] = {}
+    inputs: dict[str, InputSection]
+    operators: dict[str, OperatorSection] = {}
+    outputs: dict[str, OutputSection]
+    errors: ErrorsSection = ErrorsSection()
     time: Annotated[TimeDomain, choice(TimeDomain)] = "ingest"
     pushdown: Annotated[bool, BeforeValidator(as_flag)] = True
 
@@ -403,13 +400,13 @@ class PlanPart(Section):
         problems = list(function_problems(self.functions))
         operators: list[Operator | Derived] = []
         lost: set[str] = set()
-        for name, part in self.operators.items():
+        for name, section in self.operators.items():
             if unread.may_have("operators", name):
                 # A key that it lacks may be the one that was not parsed, so that is no problem.
-                operators += operator_kinds.readable_operators(part, name, unread)
+                operators += operator_kinds.readable_operators(section, name, unread)
                 continue
             try:
-                operators += operator_kinds.operators(part, name)
+                operators += operator_kinds.operators(section, name)
             except PlanError as error:
                 lost.add(f"operators.{name}")
                 problems += error.problems
@@ -439,7 +436,7 @@ class PlanPart(Section):
         )
 
 
-class PipelineFile(SettingsPart, PlanPart):
+class PipelineFile(SettingsSections, PlanSections):
     """The whole file."""
 
 
@@ -457,7 +454,7 @@ def with_overlay(document: Document, over: Document, source: str) -> tuple[Docum
     if not isinstance(over.value, dict):
         problem = (source, "is not a mapping of settings")
         return document._replace(problems=[*document.problems, problem]), {}
-    keys = SettingsPart.keys()
+    keys = SettingsSections.keys()
     problems = [
         (path, f"does not belong in a file of settings; these do: {', '.join(keys)}")
         for path in over.value

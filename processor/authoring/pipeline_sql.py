@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from ikebana.processor.authoring.deliver_part import TARGETS, TablePart
+from ikebana.processor.authoring.deliver_section import TARGETS, TableSection
 from ikebana.processor.authoring.pipeline_file import PipelineFile
 from ikebana.processor.authoring.pipeline_yaml import Document, Variables
 from ikebana.processor.linear.bound_query import SqlQueryError
@@ -53,7 +53,7 @@ _FORMS = {
 }
 # The section of sinks into a target, and the keys of a table there.
 _DELIVER = "deliver"
-_OF_TABLE = frozenset(TablePart.keys())
+_OF_TABLE = frozenset(TableSection.keys())
 # Other first words of statements, and the kind that is probably meant.
 _INSTEAD = {
     "SELECT": "VIEW",

@@ -14,9 +14,14 @@ from pydantic_core import core_schema
 
 from ikebana.codecs.formats import Format
 from ikebana.processor.authoring import values
-from ikebana.processor.authoring.deliver_part import DeliveredColumnPart
-from ikebana.processor.authoring.operator_kinds import KINDS, OperatorPart, StepPart, keys_of_kind
-from ikebana.processor.authoring.pipeline_file import ColumnPart, PipelineFile
+from ikebana.processor.authoring.deliver_section import DeliveredColumnSection
+from ikebana.processor.authoring.operator_kinds import (
+    KINDS,
+    OperatorSection,
+    StepSection,
+    keys_of_kind,
+)
+from ikebana.processor.authoring.pipeline_file import ColumnSection, PipelineFile
 from ikebana.processor.authoring.settings import KAFKA_NAMES, OWNED_KAFKA
 from ikebana.processor.authoring.values import Section
 from ikebana.processor.planning import starts
@@ -90,26 +95,26 @@ _SHORT: Mapping[Callable[[Any], object], tuple[JsonSchema, ...]] = {
 # The path of each section, as docs/pipeline-file.md writes it.
 PLACES = {
     "PipelineFile": "",
-    "InputPart": "inputs.<name>.",
-    "FormatsPart": "inputs.<name>.format.",
-    "ColumnPart": "inputs.<name>.columns.<name>.",
-    "EventTimePart": "inputs.<name>.event_time.",
-    "HistoryPart": "inputs.<name>.history.",
-    "StepPart": "operators.<name>.",
-    "OperatorPart": "operators.<name>.",
-    "OutputPart": "outputs.<name>.",
-    "FunctionPart": "functions.<name>.",
-    "ErrorsPart": "errors.",
-    "SourcePart": "source.",
-    "SinkPart": "sink.",
-    "RunPart": "run.",
-    "DeliverPart": "deliver.<name>.",
-    "PostgresPart": "deliver.<name>.postgres.",
-    "IcebergPart": "deliver.<name>.iceberg.",
-    "DeltaPart": "deliver.<name>.delta.",
-    "ParquetPart": "deliver.<name>.parquet.",
-    "TablePart": "deliver.<name>.tables.<name>.",
-    "DeliveredColumnPart": "deliver.<name>.tables.<name>.columns.<name>.",
+    "InputSection": "inputs.<name>.",
+    "FormatsSection": "inputs.<name>.format.",
+    "ColumnSection": "inputs.<name>.columns.<name>.",
+    "EventTimeSection": "inputs.<name>.event_time.",
+    "HistorySection": "inputs.<name>.history.",
+    "StepSection": "operators.<name>.",
+    "OperatorSection": "operators.<name>.",
+    "OutputSection": "outputs.<name>.",
+    "FunctionSection": "functions.<name>.",
+    "ErrorsSection": "errors.",
+    "SourceSection": "source.",
+    "SinkSection": "sink.",
+    "RunSection": "run.",
+    "DeliverSection": "deliver.<name>.",
+    "PostgresSection": "deliver.<name>.postgres.",
+    "IcebergSection": "deliver.<name>.iceberg.",
+    "DeltaSection": "deliver.<name>.delta.",
+    "ParquetSection": "deliver.<name>.parquet.",
+    "TableSection": "deliver.<name>.tables.<name>.",
+    "DeliveredColumnSection": "deliver.<name>.tables.<name>.columns.<name>.",
 }
 
 
@@ -137,22 +142,24 @@ class _Generator(GenerateJsonSchema):
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchema:
         result: JsonSchema = super().model_schema(schema)
-        part = schema["cls"]
-        assert issubclass(part, Section)
+        section = schema["cls"]
+        assert issubclass(section, Section)
         needed = result.get("required", ())
         result["properties"] = {
-            key: self._property(part, key, result["properties"][key], needed=key in needed)
-            for key in part.keys()  # noqa: SIM118 -- no mapping
+            key: self._property(section, key, result["properties"][key], needed=key in needed)
+            for key in section.keys()  # noqa: SIM118 -- no mapping
         }
         result.pop("title", None)
         result.pop("description", None)
-        if part is OperatorPart:
+        if section is OperatorSection:
             result |= _kinds()
         # A type alone is a short form of a column.
-        return _any(_TEXT, result) if part in (ColumnPart, DeliveredColumnPart) else result
+        return (
+            _any(_TEXT, result) if section in (ColumnSection, DeliveredColumnSection) else result
+        )
 
     def _property(
-        self, part: type[Section], key: str, generated: JsonSchema, *, needed: bool
+        self, section: type[Section], key: str, generated: JsonSchema, *, needed: bool
     ) -> JsonSchema:
         plain = {name: of for name, of in generated.items() if name not in ("title", "default")}
         # A key without a value counts as absent.
@@ -160,7 +167,7 @@ class _Generator(GenerateJsonSchema):
         if not needed:
             several = [*(each for each in several if each != {"type": "null"}), {"type": "null"}]
         result: JsonSchema = {} if needed else {"anyOf": several}
-        described = self.described.get(PLACES[part.__name__] + key)
+        described = self.described.get(PLACES[section.__name__] + key)
         default = generated.get("default")
         return {
             **({"description": described} if described else {}),
@@ -172,13 +179,13 @@ class _Generator(GenerateJsonSchema):
 
 def _kinds() -> JsonSchema:
     """Rules for operators: each has one kind, and only the keys of that kind."""
-    steps = {*StepPart.keys(), "steps"}
+    steps = {*StepSection.keys(), "steps"}
     rules = []
     for kind in KINDS:
         keys = {kind, *keys_of_kind(kind), *(steps if kind == "linear" else ())}
         others = {
             key: {"type": "null", "errorMessage": f"{kind} takes no {key}"}
-            for key in OperatorPart.keys()  # noqa: SIM118 -- no mapping
+            for key in OperatorSection.keys()  # noqa: SIM118 -- no mapping
             if key not in keys
         }
         rules.append({"if": _has(kind), "then": {"properties": others}})
@@ -199,7 +206,7 @@ def pipeline_schema(described: Mapping[str, str]) -> JsonSchema:
         mode="validation",
     )
     definitions = result.pop("$defs")
-    for section in (result, definitions["SourcePart"], definitions["SinkPart"]):
+    for section in (result, definitions["SourceSection"], definitions["SinkSection"]):
         client = {"$ref": "#/definitions/KafkaClient"}
         section["properties"]["kafka"]["anyOf"] = [client, {"type": "null"}]
     definitions["KafkaClient"] = {

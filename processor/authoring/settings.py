@@ -18,7 +18,7 @@ from ikebana.errors import ConfigError
 from ikebana.processor.base.texts import hint
 
 if TYPE_CHECKING:
-    from ikebana.processor.authoring.deliver_part import DeliverPart
+    from ikebana.processor.authoring.deliver_section import DeliverSection
 
 # Client settings that ikebana sets itself, each with the key to use instead, if there is one.
 OWNED_KAFKA: Mapping[str, str] = {
@@ -99,7 +99,7 @@ class Settings:
     topic_settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of topics that a run creates, such as `min.insync.replicas`."""
     replication_factor: int = 1
-    deliver: "Mapping[str, DeliverPart]" = field(default_factory=dict)
+    deliver: "Mapping[str, DeliverSection]" = field(default_factory=dict)
     """The sinks that run beside it, by name."""
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ from ikebana.processor.cli.http_options import address, ready_within
 
 if TYPE_CHECKING:
     from ikebana.delivering.delivery import Delivery
-    from ikebana.processor.authoring.deliver_part import DeliverPart
+    from ikebana.processor.authoring.deliver_section import DeliverSection
     from ikebana.processor.cli.pipeline_argument import PipelineArgument
     from ikebana.processor.planning.plan import Plan
 
@@ -95,7 +95,7 @@ def deliver_command(
 
 def read(
     file: "PipelineArgument",
-) -> tuple[dict[str, str], "Mapping[str, DeliverPart]", "Plan | None"]:
+) -> tuple[dict[str, str], "Mapping[str, DeliverSection]", "Plan | None"]:
     """Read the settings of the Kafka client, the sinks by name, and the plan of a pipeline.
 
     Raises: ConfigError, CheckpointError.
@@ -112,7 +112,7 @@ def read(
     return settings.reading_kafka, settings.deliver, plan
 
 
-def _chosen(file: Path, name: str | None, sinks: "Mapping[str, DeliverPart]") -> str:
+def _chosen(file: Path, name: str | None, sinks: "Mapping[str, DeliverSection]") -> str:
     if not sinks:
         raise ConfigError(f"{file} has no sinks", hint="Describe one in its section `deliver`.")
     if name is None:

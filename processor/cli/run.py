@@ -29,7 +29,7 @@ from ikebana.processor.planning.plan import LOG_CLOCKS, Plan
 from ikebana.processor.spark.alone import alone
 
 if TYPE_CHECKING:
-    from ikebana.processor.authoring.deliver_part import DeliverPart
+    from ikebana.processor.authoring.deliver_section import DeliverSection
     from ikebana.processor.authoring.pipeline import ConfiguredPlan
     from ikebana.processor.base.listening import Listening
     from ikebana.processor.cli.pipeline_argument import PipelineArgument
@@ -207,7 +207,7 @@ with_sinks = with_options(
 
 
 def sinks_of(
-    parts: "Mapping[str, DeliverPart]",
+    parts: "Mapping[str, DeliverSection]",
     pipeline: "PipelineArgument",
     places: Mapping[str, str],
     *,

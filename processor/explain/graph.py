@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, NamedTuple
 
-from ikebana.processor.authoring.deliver_part import DeliverPart
+from ikebana.processor.authoring.deliver_section import DeliverSection
 from ikebana.processor.base.texts import counted, printable
 from ikebana.processor.explain import operators, reading
 from ikebana.processor.explain.words import listed, named_lines, steps_lines
@@ -129,7 +129,7 @@ def as_run(plan: Plan, physical: Physical) -> Diagram:
     return Diagram("as run", _in_order(drawing.boxes, list(unique)), unique)
 
 
-def with_sinks(graph: Diagram, sinks: Mapping[str, DeliverPart]) -> Diagram:
+def with_sinks(graph: Diagram, sinks: Mapping[str, DeliverSection]) -> Diagram:
     """Add sinks to a graph, with arrows from the outputs that they read."""
     boxes, arrows = list(graph.boxes), list(graph.arrows)
     for name, sink in sinks.items():

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from ikebana.errors import IkebanaError
-from ikebana.processor.authoring.deliver_part import DeliverPart
+from ikebana.processor.authoring.deliver_section import DeliverSection
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.explain.graph import Diagram, with_sinks
 from ikebana.processor.explain.pictures import drawing
@@ -66,11 +66,11 @@ class Figured(msgspec.Struct, frozen=True):
     figures: tuple[str, ...]
 
 
-_NO_SINKS: Mapping[str, DeliverPart] = {}
+_NO_SINKS: Mapping[str, DeliverSection] = {}
 
 
 def plan_view(
-    plan: Plan, figured: Mapping[str, Figured], sinks: Mapping[str, DeliverPart] = _NO_SINKS
+    plan: Plan, figured: Mapping[str, Figured], sinks: Mapping[str, DeliverSection] = _NO_SINKS
 ) -> PlanView:
     """Draw a plan and its sinks, with room for figures in some boxes, by their ids.
 
@@ -97,7 +97,7 @@ def of_served(plan: Plan) -> PlanView:
     return msgspec.structs.replace(view, errors=plan.error_topic)
 
 
-def of_run(plan: Plan, sinks: Mapping[str, DeliverPart] = _NO_SINKS) -> PlanView:
+def of_run(plan: Plan, sinks: Mapping[str, DeliverSection] = _NO_SINKS) -> PlanView:
     """Draw a running plan; the figures of a box belong to its input, operator, output or sink."""
     dated = [source for source in plan.inputs if source.is_dated]
     stateful = [each.name for each in plan.operators if not kind_of(each).is_linear]

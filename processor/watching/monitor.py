@@ -33,7 +33,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from ikebana import __version__
-from ikebana.processor.authoring.deliver_part import DeliverPart
+from ikebana.processor.authoring.deliver_section import DeliverSection
 from ikebana.processor.base import notices
 from ikebana.processor.base.fast_paths import FastPath, missed_owners
 from ikebana.processor.base.notices import Notice
@@ -353,7 +353,7 @@ _SPARK_PATH = "/metrics/executors/prometheus/"
 _SPARK_WITHIN_S = 5.0
 
 
-SinksOfRun = tuple[Mapping[str, DeliverPart], FiguresOfSinks]
+SinksOfRun = tuple[Mapping[str, DeliverSection], FiguresOfSinks]
 """The sinks of a run by name, and how they stand now."""
 
 

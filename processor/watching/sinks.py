@@ -37,7 +37,7 @@ from ikebana.processor.base.processes import (
 from ikebana.processor.kafka.broker import start_guarded
 
 if TYPE_CHECKING:
-    from ikebana.processor.authoring.deliver_part import DeliverPart
+    from ikebana.processor.authoring.deliver_section import DeliverSection
 
 
 _EVERY_S = 2.0
@@ -286,7 +286,7 @@ class Sinks:
 
     def __init__(
         self,
-        parts: "Mapping[str, DeliverPart]",
+        parts: "Mapping[str, DeliverSection]",
         file: Path,
         options: Sequence[str] = (),
         places: Mapping[str, str] = _NONE,

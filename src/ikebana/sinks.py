@@ -3,7 +3,7 @@
 from ikebana.delivering.columns import TargetColumn
 from ikebana.delivering.delivery import DeliveredTopics, Delivery, DeliveryProgress, deliver
 from ikebana.delivering.sink import Batch, Sink, TargetAwayError, TargetTable
-from ikebana.processor.authoring.deliver_part import Mode
+from ikebana.processor.authoring.deliver_section import Mode
 
 __all__ = [
     "Batch",

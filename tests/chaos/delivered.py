@@ -20,7 +20,7 @@ from chaos.runs import Unavailable, Wrong, wait
 from chaos.scenario import Result, Scenario
 from deploy import object_store, tools
 from ikebana.delivering.sink import MODES, TargetTable
-from ikebana.processor.authoring.deliver_part import Mode
+from ikebana.processor.authoring.deliver_section import Mode
 from ikebana.processor.kafka.broker import free_port
 from support.lake_targets import TARGETS, DeltaTarget, IcebergTarget, ParquetTarget
 from support.process_trees import kill

@@ -14,7 +14,11 @@ from deploy.object_store import BUCKET, REGION, USER, access
 from ikebana.delivering import delta, iceberg, parquet
 from ikebana.delivering.lake import LakeSink
 from ikebana.delivering.sink import TargetTable
-from ikebana.processor.authoring.deliver_part import DeltaPart, IcebergPart, ParquetPart
+from ikebana.processor.authoring.deliver_section import (
+    DeltaSection,
+    IcebergSection,
+    ParquetSection,
+)
 
 NAMESPACE = "shop"
 Rows = list[dict[str, Any]]
@@ -45,7 +49,7 @@ class IcebergTarget:
         (folder / "catalog").mkdir(parents=True, exist_ok=True)
 
     def sink(self) -> LakeSink:
-        return iceberg.sink("lake", IcebergPart(catalog=self.catalog, namespace=NAMESPACE))
+        return iceberg.sink("lake", IcebergSection(catalog=self.catalog, namespace=NAMESPACE))
 
     def rows(self, table: TargetTable) -> Rows:
         return self.as_of(table)[1]
@@ -96,7 +100,7 @@ class DeltaTarget:
             self.folder.mkdir(parents=True, exist_ok=True)
 
     def sink(self) -> LakeSink:
-        return delta.sink("lake", DeltaPart(folder=self.place, storage=self.storage))
+        return delta.sink("lake", DeltaSection(folder=self.place, storage=self.storage))
 
     def rows(self, table: TargetTable) -> Rows:
         return self.as_of(table)[1]
@@ -140,7 +144,7 @@ class ParquetTarget:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def sink(self) -> LakeSink:
-        return parquet.sink("lake", ParquetPart(folder=str(self.folder)))
+        return parquet.sink("lake", ParquetSection(folder=str(self.folder)))
 
     def rows(self, table: TargetTable) -> Rows:
         """Read all files with the ending, as DuckDB and others do."""

@@ -39,7 +39,7 @@ from ikebana.delivering.sink import (
     TargetTable,
 )
 from ikebana.errors import ConfigError, FencedError, SourceError
-from ikebana.processor.authoring.deliver_part import Mode
+from ikebana.processor.authoring.deliver_section import Mode
 from support.served_topics import MemoryTopics
 
 ORDERS, LINES = "orders", "lines"

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import RunEntry
 from ikebana.errors import AwayError
-from ikebana.processor.authoring.deliver_part import DeliverPart
+from ikebana.processor.authoring.deliver_section import DeliverSection
 from ikebana.processor.authoring.proposing.look import ColumnsSeen, UndeclaredColumn
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.record_notes import MessagePlace, Noted
@@ -142,7 +142,7 @@ def test_sinks_stand_on_the_first_page_and_in_the_plan(browser: Browser) -> None
     """Their boxes lead to the first page, which says in full why one does not deliver."""
     tables = {"t": {"from": "people"}}
     sinks = {
-        name: DeliverPart.model_validate({"parquet": {"folder": "f"}, "tables": tables})
+        name: DeliverSection.model_validate({"parquet": {"folder": "f"}, "tables": tables})
         for name in ("lake", "shop")
     }
     why = 'sink "shop" waits: the database does not answer at 10.0.0.7; trying again in 8 s'

@@ -11,7 +11,7 @@ from ikebana.delivering.columns import TargetColumn
 from ikebana.delivering.sink import MODES, TargetTable
 from ikebana.delivering.sink_plan import sink_plan
 from ikebana.errors import ConfigError, SourceError
-from ikebana.processor.authoring.deliver_part import DeliverPart, IcebergPart, Mode
+from ikebana.processor.authoring.deliver_section import DeliverSection, IcebergSection, Mode
 from support.doc_blocks import blocks
 from support.lake_targets import TARGETS, DeltaTarget, IcebergTarget, ParquetTarget
 from support.served_topics import MemoryTopics
@@ -78,7 +78,7 @@ def test_a_section_of_a_file_makes_the_sink(kind: str, tmp_path: Path) -> None:
         if kind in section
     ]
     text = json.dumps(example).replace("/data", str(tmp_path))
-    part = DeliverPart.model_validate_json(text)
+    part = DeliverSection.model_validate_json(text)
 
     def types_of(_: str, __: str) -> dict[str, str]:
         raise AssertionError("columns are listed")
@@ -95,7 +95,7 @@ def test_a_section_of_a_file_makes_the_sink(kind: str, tmp_path: Path) -> None:
 
 def test_a_catalog_that_cannot_be_is_refused() -> None:
     """By the name of the sink."""
-    sink = iceberg.sink("lake", IcebergPart(catalog={"type": "none"}, namespace="shop"))
+    sink = iceberg.sink("lake", IcebergSection(catalog={"type": "none"}, namespace="shop"))
 
     with pytest.raises(ConfigError, match='catalog of sink "lake"'):
         sink.open(tables_of("current"))

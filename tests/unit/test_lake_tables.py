@@ -12,7 +12,7 @@ from ikebana.delivering import delta, iceberg, parquet
 from ikebana.delivering.lake import ConflictError, LakeSink, LakeTable, Mark, TableChanges
 from ikebana.delivering.sink import MODES, Batch, TargetTable
 from ikebana.errors import ConfigError, SourceError
-from ikebana.processor.authoring.deliver_part import Mode, ParquetPart
+from ikebana.processor.authoring.deliver_section import Mode, ParquetSection
 from support.lake_targets import NAMESPACE, TARGETS, DeltaTarget, IcebergTarget, ParquetTarget
 from support.served_topics import MemoryTopics
 from support.sink_conformance import ORDERS, delivered, tables_of
@@ -204,7 +204,7 @@ def test_the_token_is_where_the_format_has_a_place_for_it(target: LakeTarget) ->
 def test_files_of_a_day_lie_together(tmp_path: Path) -> None:
     """Readers see only those of batches that were applied."""
     [table, _] = tables_of("changes")
-    sink = parquet.sink("files", ParquetPart(folder=str(tmp_path), by_day=True))
+    sink = parquet.sink("files", ParquetSection(folder=str(tmp_path), by_day=True))
     day = 1_709_164_800_000
     topics = MemoryTopics()
     topics.close(ORDERS, day + 2, _order(1, "a", day - 1, 1), _order(2, "b", day, 1))

@@ -17,7 +17,7 @@ from ikebana import DeltaJoin, EventTime, JoinInput
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import RunEntry
 from ikebana.errors import ConfigError
-from ikebana.processor.authoring.deliver_part import DeliverPart
+from ikebana.processor.authoring.deliver_section import DeliverSection
 from ikebana.processor.base.fast_paths import FastPath
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.rows import TimesReport
@@ -258,7 +258,7 @@ def waits(monitor: Monitor, standing: InputsState, greatest: int, waiting: int) 
 def scraped_of_both(health: Health) -> str:
     """All metrics, of a pipeline whose times are the clock's and of one whose are its inputs'."""
     stands = SinkFigures(ready=True, state="delivering", frontier=UPPER, lag_s=0.5)
-    sink = DeliverPart.model_validate({"parquet": {"folder": "f"}, "tables": {}})
+    sink = DeliverSection.model_validate({"parquet": {"folder": "f"}, "tables": {}})
     sinks: SinksOfRun = ({"lake": sink}, lambda: {"lake": stands})
     clocked, dated = Monitor(plan_of(), health, sinks=sinks), Monitor(EVENTS, health)
     told(clocked)

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, Producer
 
 from ikebana.codecs.formats import FORMATS
 from ikebana.errors import ConfigError
-from ikebana.processor.authoring.operator_kinds import OperatorPart
+from ikebana.processor.authoring.operator_kinds import OperatorSection
 from ikebana.processor.authoring.pipeline import ConfiguredPlan, parse, read
 from ikebana.processor.authoring.pipeline_file import PipelineFile
 from ikebana.processor.authoring.settings import (
@@ -318,7 +318,7 @@ def test_options_can_stand_for_what_the_file_lacks() -> None:
             "{upsert: i, zzz: 1}",
             [
                 "operators.o.zzz: there is no such setting here; there are "
-                f"{', '.join(OperatorPart.keys())} (line 3)"
+                f"{', '.join(OperatorSection.keys())} (line 3)"
             ],
             id="key like no other",
         ),
@@ -798,9 +798,9 @@ def documented() -> str:
     return (ROOT / "docs" / "pipeline-file.md").read_text(encoding="utf-8")
 
 
-def keys_of(part: type[Section], prefix: str = "") -> list[str]:
+def keys_of(section: type[Section], prefix: str = "") -> list[str]:
     keys = []
-    for key, annotation in part.keys().items():
+    for key, annotation in section.keys().items():
         inner: Any = annotation
         path = prefix + key
         if path == "operators.<name>.steps":
@@ -808,8 +808,8 @@ def keys_of(part: type[Section], prefix: str = "") -> list[str]:
             continue
         inner = get_args(inner)[0] if get_origin(inner) is Annotated else inner
         # A section that may be left out.
-        parts = [a for a in get_args(inner) if isinstance(a, type) and issubclass(a, Section)]
-        inner = parts[0] if type(None) in get_args(inner) and parts else inner
+        sections = [a for a in get_args(inner) if isinstance(a, type) and issubclass(a, Section)]
+        inner = sections[0] if type(None) in get_args(inner) and sections else inner
         if get_args(inner)[:1] == (str,) and isinstance(get_args(inner)[1], type):
             inner, path = get_args(inner)[1], path + ".<name>"
         if isinstance(inner, type) and issubclass(inner, Section):

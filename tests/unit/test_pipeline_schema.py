@@ -176,7 +176,12 @@ def filled(value: Any) -> Any:
     return {name: filled(each) for name, each in value.items() if each is not None}
 
 
-NAMES = [*SCHEMA["properties"], *SCHEMA["definitions"]["OperatorPart"]["properties"], "topic", "x"]
+NAMES = [
+    *SCHEMA["properties"],
+    *SCHEMA["definitions"]["OperatorSection"]["properties"],
+    "topic",
+    "x",
+]
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

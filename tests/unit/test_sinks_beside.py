@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from ikebana.errors import ConfigError, FencedError
-from ikebana.processor.authoring.deliver_part import DeliverPart
+from ikebana.processor.authoring.deliver_section import DeliverSection
 from ikebana.processor.base.processes import on_signals
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, birth_of
 from ikebana.processor.cli import deliver
@@ -76,7 +76,9 @@ PLAN = Plan(
     outputs=(Output("whole", "order", "shop.whole"),),
 )
 
-LAKE = DeliverPart.model_validate({"parquet": {"folder": "f"}, "tables": {"t": {"from": "whole"}}})
+LAKE = DeliverSection.model_validate(
+    {"parquet": {"folder": "f"}, "tables": {"t": {"from": "whole"}}}
+)
 
 
 def python(script: str, *arguments: object) -> list[str]:

@@ -25,7 +25,7 @@ Mode = Literal["current", "changes", "history"]
 Whole = Literal["key", "value"]
 
 
-class DeliveredColumnPart(Section):
+class DeliveredColumnSection(Section):
     """`deliver.<name>.tables.<name>.columns.<name>`, written in full."""
 
     type: Text
@@ -38,51 +38,51 @@ class DeliveredColumnPart(Section):
         return as_column(value)
 
 
-class TablePart(Section):
+class TableSection(Section):
     """`deliver.<name>.tables.<name>`."""
 
     source: Text = Field(alias="from")
     mode: Annotated[Mode, choice(Mode)] = "current"
     key: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
-    columns: Annotated[dict[str, DeliveredColumnPart], BeforeValidator(as_columns)] = {}
+    columns: Annotated[dict[str, DeliveredColumnSection], BeforeValidator(as_columns)] = {}
     format: Annotated[OutputFormat | None, choice(OutputFormat)] = None
 
 
-class PostgresPart(Section):
+class PostgresSection(Section):
     """`deliver.<name>.postgres`."""
 
     connection: Text = ""
 
 
-class IcebergPart(Section):
+class IcebergSection(Section):
     """`deliver.<name>.iceberg`."""
 
     catalog: Scalars
     namespace: Text
 
 
-class DeltaPart(Section):
+class DeltaSection(Section):
     """`deliver.<name>.delta`."""
 
     folder: Text
     storage: Scalars = {}
 
 
-class ParquetPart(Section):
+class ParquetSection(Section):
     """`deliver.<name>.parquet`."""
 
     folder: Text
     by_day: bool = False
 
 
-class DeliverPart(Section):
+class DeliverSection(Section):
     """`deliver.<name>`: a target, which is named by one of its keys, and tables."""
 
-    postgres: PostgresPart | None = None
-    iceberg: IcebergPart | None = None
-    delta: DeltaPart | None = None
-    parquet: ParquetPart | None = None
-    tables: dict[str, TablePart]
+    postgres: PostgresSection | None = None
+    iceberg: IcebergSection | None = None
+    delta: DeltaSection | None = None
+    parquet: ParquetSection | None = None
+    tables: dict[str, TableSection]
 
     @property
     def targets(self) -> list[str]:
@@ -90,7 +90,7 @@ class DeliverPart(Section):
         return [name for name in TARGETS if getattr(self, name) is not None]
 
 
-TARGETS = tuple(name for name in DeliverPart.keys() if name != "tables")  # noqa: SIM118 -- no mapping
+TARGETS = tuple(name for name in DeliverSection.keys() if name != "tables")  # noqa: SIM118 -- no mapping
 """The keys that name a target."""
 
 
@@ -111,12 +111,12 @@ def cut_names(table: str, columns: Iterable[str]) -> Iterator[str]:
 class SinkFile(Section):
     """A file of its own for `ikebana deliver`."""
 
-    deliver: dict[str, DeliverPart]
+    deliver: dict[str, DeliverSection]
     kafka: Scalars = {}
 
 
 def problems(
-    sinks: Mapping[str, DeliverPart], plan: Plan | None, unread: Container[str] = ()
+    sinks: Mapping[str, DeliverSection], plan: Plan | None, unread: Container[str] = ()
 ) -> Iterator[tuple[str, str]]:
     """Yield the problems of sinks, with their paths.
 
@@ -133,14 +133,14 @@ def problems(
             )
         if not sink.tables:
             yield f"{path}.tables", "is empty; name at least one table"
-        for table, table_part in sink.tables.items():
-            yield from _of_table(f"{path}.tables.{table}", table_part, plan, unread)
+        for table, section in sink.tables.items():
+            yield from _of_table(f"{path}.tables.{table}", section, plan, unread)
             if sink.postgres is not None:
-                yield from _cut_names(f"{path}.tables.{table}", table, table_part, plan)
+                yield from _cut_names(f"{path}.tables.{table}", table, section, plan)
 
 
 def _cut_names(
-    path: str, name: str, table: TablePart, plan: Plan | None
+    path: str, name: str, table: TableSection, plan: Plan | None
 ) -> Iterator[tuple[str, str]]:
     """Yield the names of a table and its columns that PostgreSQL would cut."""
     columns = [*table.columns]
@@ -153,7 +153,7 @@ def _cut_names(
 
 
 def _of_table(
-    path: str, table: TablePart, plan: Plan | None, unread: Container[str]
+    path: str, table: TableSection, plan: Plan | None, unread: Container[str]
 ) -> Iterator[tuple[str, str]]:
     form = table.format or "diff"
     if plan is not None:
