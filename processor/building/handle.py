@@ -20,12 +20,10 @@ from ikebana.processor.linear import functions
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark.alone import alone
-from ikebana.processor.watching.reports import BatchDisplay, Watcher, Watchers
+from ikebana.processor.watching.reports import BatchDisplay, RunStart, Watcher, Watchers
 from ikebana.processor.watching.sinks import SinkFigures, Sinks, no_sinks
 
 if TYPE_CHECKING:
-    from ikebana.processor.checkpoint.edit_plan import EditPlan
-    from ikebana.processor.spark.query import Running
     from ikebana.processor.watching.reports import BatchReport
 
 
@@ -65,7 +63,6 @@ class PipelineRun:
         spark: Any = None,
         wait: bool | None = None,
         watchers: Sequence[Watcher] = (),
-        on_start: "Callable[[Running], None]" = lambda _: None,
         say: Callable[[str], None] = note,
     ) -> None:
         """Start a plan; with `once` it ends when it has caught up; `wait` as in `supervised.run`.
@@ -86,7 +83,7 @@ class PipelineRun:
         """Probable mistakes that still hold, such as a column that is always null."""
         self.error: BaseException | None = None
         """What ended the run, if it has failed."""
-        self._watchers, self._on_start, self._say = watchers, on_start, say
+        self._watchers, self._say = watchers, say
         self._sinks: Callable[[], Mapping[str, SinkFigures]] = no_sinks
         self._stopping = Stopping()
         # A request to stop comes from another thread, in which nothing may be raised.
@@ -187,25 +184,18 @@ class PipelineRun:
                 self._claim,
                 _sinks_of(self.plan, settings) as sinks,
                 sinks.board() as board,
-                sinks.beside(board, self._say, once=once) as start_sinks,
+                sinks.beside(board, self._say, once=once) as sinks_start,
             ):
                 self._sinks = board.figures
                 # Importing Spark takes a second, for which the caller need not wait.
                 from ikebana.processor.spark import supervised
 
-                def started(running: "Running") -> None:
-                    if not running.precedes:
-                        start_sinks()
-                    self._started(running)
-
-                watcher = Watchers([_Counting(self), *self._watchers])
                 supervised.run(
                     self.plan,
                     settings,
                     once=once,
                     stopping=self._stopping,
-                    watcher=watcher,
-                    hooks=supervised.Hooks(on_start=started),
+                    watcher=Watchers([sinks_start, _Counting(self), *self._watchers]),
                     spark=spark,
                     wait=wait,
                 )
@@ -215,12 +205,6 @@ class PipelineRun:
             self.error, self.status = error, "failed"
         else:
             self.status = "ended"
-
-    def _started(self, running: "Running") -> None:
-        self._waiting = running.waiting
-        self._on_start(running)
-        if self.status != "stopping":
-            self.status = "running"
 
 
 @contextmanager
@@ -234,7 +218,7 @@ def _sinks_of(plan: Plan, settings: Settings) -> Iterator[Sinks]:
         yield Sinks(settings.deliver, file, environ={SETTINGS_VARIABLE: ""})
 
 
-class _Counting:
+class _Counting(Watcher):
     """Updates the figures of a run."""
 
     def __init__(self, run: PipelineRun) -> None:
@@ -243,8 +227,10 @@ class _Counting:
     def step(self, what: str) -> None:
         self._run.step = what
 
-    def edit(self, plan: "EditPlan") -> None:
-        """Do nothing: an edit changes no figure."""
+    def started(self, start: RunStart) -> None:
+        self._run._waiting = start.waiting
+        if self._run.status != "stopping":
+            self._run.status = "running"
 
     def batch(self, report: "BatchReport") -> None:
         run = self._run
@@ -287,10 +273,6 @@ def run_in_foreground(
         IkebanaError: the error that ended the run.
     """
     with BatchDisplay(plan, once=once) as display:
-
-        def started(running: "Running") -> None:
-            display.watch(running.standing, running.waiting, running.fast_paths)
-
         run = PipelineRun(
             plan,
             settings,
@@ -298,7 +280,6 @@ def run_in_foreground(
             spark=spark,
             wait=wait,
             watchers=[display],
-            on_start=started,
             say=display.say,
         )
         if threading.current_thread() is not threading.main_thread():

@@ -24,11 +24,11 @@ from ikebana.processor.checkpoint.checkpoint import Checkpoint
 from ikebana.processor.checkpoint.evolution import plan_if_readable
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics.input_codec import needs_registry
+from ikebana.processor.watching.reports import Watcher
 from ikebana.processor.watching.sinks import Say
 
 if TYPE_CHECKING:
-    from ikebana.processor.checkpoint.edit_plan import EditPlan
-    from ikebana.processor.watching.reports import BatchReport
+    pass
 
 _NONE: Mapping[str, Declarations] = {}
 
@@ -222,7 +222,7 @@ def _editable(result: ConfiguredPlan) -> ConfiguredPlan:
     return result
 
 
-class Adding:
+class Adding(Watcher):
     """A watcher that ends a run when inputs with `on_new_column: add` have new columns.
 
     `reread` reads the pipeline with its new columns.
@@ -236,14 +236,6 @@ class Adding:
         self._names = {source.name for source in adding_inputs(plan)}
         self._stop, self._reread = stop, reread
         self._seen: set[Notice] = set()
-
-    def step(self, what: str) -> None: ...
-
-    def edit(self, plan: "EditPlan") -> None: ...
-
-    def batch(self, report: "BatchReport") -> None: ...
-
-    def restart(self, cause: Exception, pause_s: float) -> None: ...
 
     def notice(self, notices: Sequence[Notice]) -> None:
         """Stop the run if a notice is of new columns, and the pipeline can have any of them."""

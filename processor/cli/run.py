@@ -33,11 +33,9 @@ if TYPE_CHECKING:
     from ikebana.processor.authoring.pipeline import ConfiguredPlan
     from ikebana.processor.base.listening import Listening
     from ikebana.processor.cli.pipeline_argument import PipelineArgument
-    from ikebana.processor.spark.query import Running
-    from ikebana.processor.spark.supervised import Hooks
     from ikebana.processor.watching.answering import RecordLookup
     from ikebana.processor.watching.monitor import Monitor, SinksOfRun
-    from ikebana.processor.watching.reports import BatchDisplay, Watcher
+    from ikebana.processor.watching.reports import Watcher
     from ikebana.processor.watching.sinks import Sinks
 
 
@@ -317,10 +315,12 @@ def _run(
             plan, settings, options, where, display.say, (sinks.parts, board.figures)
         ) as monitor,
         alone(plan.name),
-        sinks.beside(board, display.say, once=once) as start_sinks,
+        sinks.beside(board, display.say, once=once) as sinks_start,
     ):
         adding = Adding(plan, stopping.ask, lambda: pipeline.read_with_new_columns(display.say))
-        watchers: list[Watcher] = [display, adding, *([] if monitor is None else [monitor])]
+        watchers: list[Watcher] = [sinks_start, display, adding]
+        if monitor is not None:
+            watchers.append(monitor)
         try:
             # Importing Spark takes a second, and a mistake in the file is reported before it.
             from ikebana.processor.spark import supervised
@@ -331,7 +331,7 @@ def _run(
                 once=once,
                 stopping=stopping,
                 watcher=Watchers(watchers),
-                hooks=_hooks(display, monitor, start_sinks),
+                on_trigger=None if monitor is None else monitor.trigger,
                 wait=wait,
             )
         except Stopped:
@@ -341,26 +341,3 @@ def _run(
             if once:
                 sinks.deliver_once(board, display.say, stopping)
         return adding.has_columns and not stopping.by_signal
-
-
-def _hooks(
-    display: "BatchDisplay", monitor: "Monitor | None", start_sinks: Callable[[], None]
-) -> "Hooks":
-    from ikebana.processor.spark.supervised import Hooks
-
-    def tell(running: "Running") -> None:
-        if not running.precedes:
-            start_sinks()
-        display.watch(running.standing, running.waiting, running.fast_paths)
-        if monitor is not None:
-            monitor.started(
-                running.checkpoint_id,
-                running.incarnation,
-                running.spark_ui,
-                running.standing,
-                running.waiting,
-                precedes=running.precedes,
-                fast_paths=running.fast_paths,
-            )
-
-    return Hooks(tell, None if monitor is None else monitor.trigger)

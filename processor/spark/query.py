@@ -23,12 +23,10 @@ from pyspark.sql.streaming import StreamingQuery
 
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base import faults
-from ikebana.processor.base.fast_paths import FastPath
 from ikebana.processor.base.processes import collect_now_and_then
 from ikebana.processor.base.texts import shown
 from ikebana.processor.checkpoint.checkpoint import Birth, CheckpointFiles
 from ikebana.processor.checkpoint.commits import Marker, reports_of
-from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.checkpoint.evolution import edit_under_way
 from ikebana.processor.engine.opening import Opened, opened
 from ikebana.processor.engine.task import Job, encode_state
@@ -41,7 +39,7 @@ from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark import connection, failures, keyed_operator, source
 from ikebana.processor.spark.caller_session import CallerSpark
-from ikebana.processor.spark.executors import Placing
+from ikebana.processor.spark.executors import Placing, autoscaler
 from ikebana.processor.spark.keyed_operator import GroupResult, Groups
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.source import IkebanaSource
@@ -61,7 +59,7 @@ from ikebana.processor.topics.reclock import Edited
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.watching.health import BatchProgress
 from ikebana.processor.watching.metrics import TriggerReport
-from ikebana.processor.watching.reports import BatchReport, report
+from ikebana.processor.watching.reports import BatchReport, RunStart, Watcher, nothing, report
 
 # Decision (a listener of our own): pyspark's takes an event apart in some hundred calls into the
 # JVM; one JSON text replaces them.
@@ -258,22 +256,9 @@ class Running:
     """
 
     def __init__(
-        self,
-        going: Going,
-        layout: CheckpointFiles,
-        job: Job,
-        ui: str | None,
-        waiting: int,
-        *,
-        precedes: bool,
-        fast_paths: tuple[FastPath, ...] = (),
+        self, going: Going, layout: CheckpointFiles, incarnation: int, *, precedes: bool
     ) -> None:
-        self.precedes = precedes
-        self.checkpoint_id = job.checkpoint
-        self.incarnation = job.incarnation
-        self.spark_ui = ui
-        self.waiting = waiting
-        self.fast_paths = fast_paths
+        self.incarnation, self.precedes = incarnation, precedes
         self._query, self._stop, self._listening, self._has_ended, self._give_up, self._placing = (
             going
         )
@@ -331,10 +316,6 @@ class Running:
             self._give_up()
             raise failures.lost_executor()
 
-    def standing(self) -> InputsState | None:
-        """The latest frontiers of the inputs with times of their own."""
-        return last_signal(self._stop, InputsState)
-
     def _is_between_batches(self) -> bool:
         """Whether no batch runs, and none will: the source has acknowledged the stop."""
         is_idle = (
@@ -373,42 +354,30 @@ class _Ending:
             self._is_over.set()
 
 
-class Callbacks(NamedTuple):
-    """The callbacks of a run.
-
-    `on_batch` gets each committed batch, and `on_step` the steps of the start.  `on_begin` is
-    called right before the query starts; from then on it has to be ended between two batches.  If
-    the plan or the number of shards differs from the last run, `on_edit` gets the changes.
-    `on_trigger` gets all triggers, also those without a batch.
-    """
-
-    on_batch: Callable[[BatchReport], None]
-    on_step: Callable[[str], None]
-    on_begin: Callable[[], None]
-    on_edit: Callable[[EditPlan], None] = lambda _: None
-    on_trigger: OnTrigger | None = None
-
-
 def start(
     spark: Spark | CallerSpark,
     plan: Plan,
     settings: Settings,
-    callbacks: Callbacks,
+    watcher: Watcher,
     *,
     once: bool,
     incarnation: int = 0,
+    on_begin: Callable[[], None] = nothing,
+    on_trigger: OnTrigger | None = None,
 ) -> Running:
     """Take over the pipeline and start its query; with `once` it ends when caught up.
 
     `incarnation` is the one that this run had before it was restarted; 0 at its first start.
+    `on_begin` is called right before the query starts; from then on it has to be ended between two
+    batches.  `on_trigger` gets all triggers, also those without a batch.
 
     Raises:
         PlanError: the parts of the plan do not fit.
         IkebanaError: checkpoint, topics and plan do not belong together.
     """
-    portable, on_step = _portable(plan, settings), callbacks.on_step
+    portable, on_step, on_edit = _portable(plan, settings), watcher.step, watcher.edit
     opening = opened(
-        portable, settings, on_step, callbacks.on_edit, incarnation=incarnation, tasks=spark.tasks
+        portable, settings, on_step, on_edit, incarnation=incarnation, tasks=spark.tasks
     )
     birth, takeover = opening.step.birth, opening.takeover
     on_step("starting Spark")
@@ -419,25 +388,34 @@ def start(
     readers = running.sparkContext.defaultParallelism
     config = _source_config(opening, settings, labels, readers, stop, edit, spark.rows)
     job = _job(opening, settings, labels, _local_directory(spark, settings), edit)
-    listening = _listener(running, opening, callbacks)
+    listening = _listener(running, opening, on_trigger)
     on_step("starting the query")
-    callbacks.on_begin()
+    on_begin()
     placing = _placing(running, birth, stop) if spark.places else None
     on_missed = placing.leave_out if placing is not None else lambda _: None
+    on_batch = autoscaler(settings, spark.session, watcher.batch, on_step)
     # If inputs were read from snapshots, nothing is known about earlier times.
-    begin, on_batch = birth.begin, callbacks.on_batch
+    begin = birth.begin
     sink = ProgressSink(
         job, takeover, settings, on_batch, begin=begin, config=config, on_missed=on_missed
     )
     query = _query(running, config, job, settings, sink, once=once or opening.step.finishes)
-    return Running(
-        Going(query, stop, listening, spark.has_ended, spark.give_up, placing),
-        opening.layout,
-        job,
+    watcher.started(_run_start(opening, spark, running, stop))
+    going = Going(query, stop, listening, spark.has_ended, spark.give_up, placing)
+    return Running(going, opening.layout, takeover.incarnation, precedes=opening.step.precedes)
+
+
+def _run_start(
+    opening: Opened, spark: Spark | CallerSpark, running: SparkSession, stop: Path
+) -> RunStart:
+    return RunStart(
+        opening.step.birth.id,
+        opening.takeover.incarnation,
         running.sparkContext.uiWebUrl,
-        takeover.state.go_on.waiting,
-        precedes=opening.step.precedes,
-        fast_paths=tuple(spark.fast_paths),
+        functools.partial(last_signal, stop, InputsState),
+        opening.takeover.state.go_on.waiting,
+        opening.step.precedes,
+        tuple(spark.fast_paths),
     )
 
 
@@ -452,11 +430,12 @@ def _portable(plan: Plan, settings: Settings) -> Plan:
 
 
 def _listener(
-    running: SparkSession, opening: Opened, callbacks: Callbacks
+    running: SparkSession, opening: Opened, on_trigger: OnTrigger | None
 ) -> TriggerListener | None:
     # A query that only finishes work is over before there is anything to report.
-    on_trigger = None if opening.step.finishes else callbacks.on_trigger
-    return None if on_trigger is None else listen(running, on_trigger)
+    if on_trigger is None or opening.step.finishes:
+        return None
+    return listen(running, on_trigger)
 
 
 def _placing(running: SparkSession, birth: Birth, stop: Path) -> Placing | None:

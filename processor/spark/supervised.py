@@ -7,7 +7,7 @@ fences the producers of the one before, and continues after the last committed b
 import functools
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ikebana.errors import LateError, LostError
 from ikebana.processor.authoring.settings import Settings
@@ -30,20 +30,6 @@ if TYPE_CHECKING:
 # nothing of pyspark.
 
 
-class Hooks(NamedTuple):
-    """The callbacks of a supervised run.
-
-    `on_start` gets each started query, and `on_trigger` Spark's report on each trigger, also on
-    triggers without a batch.
-    """
-
-    on_start: "Callable[[Running], None]" = lambda _: None
-    on_trigger: "OnTrigger | None" = None
-
-
-_NO_HOOKS = Hooks()
-
-
 def run(
     plan: Plan,
     settings: Settings,
@@ -51,14 +37,15 @@ def run(
     once: bool,
     stopping: Stopping,
     watcher: Watcher,
-    hooks: Hooks = _NO_HOOKS,
+    on_trigger: "OnTrigger | None" = None,
     spark: "SparkSession | None" = None,
     wait: bool | None = None,
 ) -> None:
     """Run a plan until it is asked to stop, or with `once` until it has caught up.
 
-    With `wait`, by default unless `once`, it waits for missing input topics.  When this returns,
-    all started processes have ended.  A session of the user's, `spark`, is used in place of our
+    With `wait`, by default unless `once`, it waits for missing input topics.  `on_trigger` gets
+    Spark's report on each trigger, also on triggers without a batch.  When this returns, all
+    started processes have ended.  A session of the user's, `spark`, is used in place of our
     own, and stays; without it the caller has to be `alone` in this process.
 
     Raises:
@@ -71,19 +58,15 @@ def run(
         # Spark's processes start while we import pyspark and pandas, and look at the topics.
         ours.begin()
         from ikebana.processor.spark import query
-        from ikebana.processor.spark.executors import autoscaler
 
         if waits and not _topics_are_there(plan, settings, watcher, board, stopping):
             return
         messages = _first_messages(plan, settings, board)
+        start_query = functools.partial(query.start, ours, plan, settings, watcher, once=once)
 
         def start(on_begin: Callable[[], None], former: int) -> "Running":
             ours.begin()
-            on_batch = autoscaler(settings, ours.session, watcher.batch, watcher.step)
-            reports = (on_batch, watcher.step, on_begin, watcher.edit, hooks.on_trigger)
-            callbacks = query.Callbacks(*reports)
-            running = query.start(ours, plan, settings, callbacks, once=once, incarnation=former)
-            hooks.on_start(running)
+            running = start_query(incarnation=former, on_begin=on_begin, on_trigger=on_trigger)
             if not running.precedes:
                 watcher.step("waiting for records")
                 messages.begin()

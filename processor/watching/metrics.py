@@ -21,7 +21,7 @@ from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.batch_selection import InputsState
 from ikebana.processor.watching.health import BatchProgress, Health
-from ikebana.processor.watching.reports import BatchReport
+from ikebana.processor.watching.reports import BatchReport, RunStart
 from ikebana.processor.watching.sinks import SinkFigures
 
 # Decision (lag): Lag is the age of a look at the topics, not of the newest time: in the ingest
@@ -232,17 +232,11 @@ def of_notices(plan: Plan, notices: Sequence[Notice]) -> Iterator[MetricSample]:
         yield MetricSample(NOTICES, labels, count)
 
 
-def of_start(
-    plan: Plan,
-    version: str,
-    checkpoint: str,
-    incarnation: int,
-    fast_paths: Sequence[FastPath],
-) -> Iterator[MetricSample]:
+def of_start(plan: Plan, version: str, start: RunStart) -> Iterator[MetricSample]:
     """Make the samples of a take-over."""
-    yield MetricSample(INFO, (version, checkpoint, plan.time), 1)
-    yield MetricSample(INCARNATION, (), incarnation)
-    yield from of_fast_paths(fast_paths)
+    yield MetricSample(INFO, (version, start.checkpoint, plan.time), 1)
+    yield MetricSample(INCARNATION, (), start.incarnation)
+    yield from of_fast_paths(start.fast_paths)
 
 
 def of_fast_paths(paths: Sequence[FastPath]) -> Iterator[MetricSample]:

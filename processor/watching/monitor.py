@@ -51,7 +51,14 @@ from ikebana.processor.watching.metrics import (
     MetricSample,
     TriggerReport,
 )
-from ikebana.processor.watching.reports import BatchReport, Filling, held_words, nothing
+from ikebana.processor.watching.reports import (
+    BatchReport,
+    Filling,
+    RunStart,
+    Watcher,
+    held_words,
+    nothing,
+)
 from ikebana.processor.watching.sinks import FiguresOfSinks, SinkFigures, no_sinks
 
 if TYPE_CHECKING:
@@ -365,7 +372,7 @@ class NotedAnswer(msgspec.Struct):
     noted: list[NotedFigures]
 
 
-class Monitor:
+class Monitor(Watcher):
     """Collects reports on a run, and answers requests; every method is thread-safe."""
 
     def __init__(
@@ -409,30 +416,18 @@ class Monitor:
         if plan.edited:
             self._to_come = plan
 
-    def started(
-        self,
-        checkpoint: str,
-        incarnation: int,
-        spark_ui: str | None,
-        standing: "Callable[[], InputsState | None]" = nothing,
-        waiting: int = 0,
-        *,
-        precedes: bool = False,
-        fast_paths: Sequence[FastPath] = (),
-    ) -> None:
-        """Record that the pipeline has been taken over and its query started.
-
-        `standing` returns the frontiers of its inputs; `waiting` is the number of records
-        that already waited before this start.  A query that `precedes` runs the old plan.
-        """
-        if not precedes:
+    def started(self, start: RunStart) -> None:
+        """Record that the pipeline has been taken over and its query started."""
+        if not start.precedes:
             self._to_come = None
         self._last_edit.cache_clear()
-        self._spark_ui = spark_ui
-        self._standing = standing
-        self._waiting = waiting
-        self._fast_paths = tuple(fast_paths)
-        self._take(metrics.of_start(self._plan, __version__, checkpoint, incarnation, fast_paths))
+        self._spark_ui, self._standing, self._waiting = (
+            start.spark_ui,
+            start.standing,
+            start.waiting,
+        )
+        self._fast_paths = start.fast_paths
+        self._take(metrics.of_start(self._plan, __version__, start))
 
     def batch(self, report: BatchReport) -> None:
         """Record a committed batch."""

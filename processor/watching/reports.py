@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -29,14 +29,38 @@ if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan
 
 
-class Watcher(Protocol):
-    """Gets reports on the events of a run."""
+def nothing() -> None:
+    """Return None: there is none, or it is not known yet."""
+
+
+class RunStart(NamedTuple):
+    """The facts about a started query, which has taken over the pipeline.
+
+    `standing` returns the latest frontiers of the inputs with times of their own; `waiting` is the
+    number of records that already waited before this start.  A query that `precedes` runs the old
+    plan, and another start then goes on with the plan.
+    """
+
+    checkpoint: str
+    incarnation: int
+    spark_ui: str | None = None
+    standing: Callable[[], InputsState | None] = nothing
+    waiting: int = 0
+    precedes: bool = False
+    fast_paths: tuple[FastPath, ...] = ()
+
+
+class Watcher:
+    """Gets reports on the events of a run, and ignores them; each watcher handles some."""
 
     def step(self, what: str) -> None:
         """Handle a step of the start."""
 
     def edit(self, plan: "EditPlan") -> None:
         """Handle a change of the plan, with which the run is about to continue."""
+
+    def started(self, start: RunStart) -> None:
+        """Handle the start of a query."""
 
     def batch(self, report: "BatchReport") -> None:
         """Handle a committed batch."""
@@ -48,7 +72,7 @@ class Watcher(Protocol):
         """Handle another list of the notices that hold now; it may come from any thread."""
 
 
-class Watchers:
+class Watchers(Watcher):
     """Passes each report on to several watchers, in their order."""
 
     def __init__(self, watchers: Sequence[Watcher]) -> None:
@@ -61,6 +85,10 @@ class Watchers:
     def edit(self, plan: "EditPlan") -> None:
         for each in self._watchers:
             each.edit(plan)
+
+    def started(self, start: RunStart) -> None:
+        for each in self._watchers:
+            each.started(start)
 
     def batch(self, report: "BatchReport") -> None:
         for each in self._watchers:
@@ -195,10 +223,6 @@ def frontier_words(standing: InputsState) -> str:
     return ", ".join(sorted(words))
 
 
-def nothing() -> None:
-    """Return None: there is none, or it is not known yet."""
-
-
 # Without a terminal the first batches get a line each; later there is a line this often.
 _LINE_EVERY_S = 10.0
 _FIRST_LINES = 3
@@ -278,7 +302,7 @@ class _Bar(Progress):
             yield Text(self._note)
 
 
-class BatchDisplay:
+class BatchDisplay(Watcher):
     """Shows the batches of one run on standard error."""
 
     def __init__(self, plan: Plan, *, once: bool) -> None:
@@ -321,21 +345,12 @@ class BatchDisplay:
         for line in plan.gist():
             self.say(f"{self._plan.name}: {line}")
 
-    def watch(
-        self,
-        standing: Callable[[], InputsState | None],
-        waiting: int,
-        fast_paths: Sequence[FastPath] = (),
-    ) -> None:
-        """Show the frontiers of inputs from `standing`; `waiting` records waited before.
-
-        Say which of the `fast_paths` are on, if that has changed since the last start.
-        """
-        self._standing = standing
-        self._waiting = waiting
-        if fast_paths and tuple(fast_paths) != self._fast_paths:
-            self._fast_paths = tuple(fast_paths)
-            self.say(f"{self._plan.name}: {in_words(fast_paths)}")
+    def started(self, start: RunStart) -> None:
+        """Say which of the fast paths are on, if that has changed since the last start."""
+        self._standing, self._waiting = start.standing, start.waiting
+        if start.fast_paths and start.fast_paths != self._fast_paths:
+            self._fast_paths = start.fast_paths
+            self.say(f"{self._plan.name}: {in_words(start.fast_paths)}")
 
     def batch(self, report: BatchReport) -> None:
         """Show a committed batch."""

@@ -35,6 +35,7 @@ from ikebana.processor.base.processes import (
     with_restarts,
 )
 from ikebana.processor.kafka.broker import start_guarded
+from ikebana.processor.watching.reports import RunStart, Watcher
 
 if TYPE_CHECKING:
     from ikebana.processor.authoring.deliver_section import DeliverSection
@@ -314,26 +315,27 @@ class Sinks:
             yield board
 
     @contextmanager
-    def beside(self, board: SinkBoard, say: Say, *, once: bool) -> Iterator[Callable[[], None]]:
-        """Run the sinks within a `with` block, which gets a function that starts them.
+    def beside(self, board: SinkBoard, say: Say, *, once: bool) -> Iterator[Watcher]:
+        """Run the sinks within a `with` block, which gets a watcher of the run that starts them.
 
-        They start after the query, which creates the topics of a new pipeline; further calls do
-        nothing.  If the block ends by an error, the processes get no time to end.  With `once`
-        they are not run here; see `deliver_once`.
+        If the block ends by an error, the processes get no time to end.  With `once` they are not
+        run here; see `deliver_once`.
         """
         commands = {} if once else self.commands("--http", "127.0.0.1:0")
-        grace_s = 0.0
+        grace_s, environ = 0.0, self._environ
         processes: list[SinkProcess] = []
 
-        def start() -> None:
-            if not processes:
-                processes.extend(
-                    SinkProcess(name, command, board, say, environ=self._environ)
-                    for name, command in commands.items()
-                )
+        class Starting(Watcher):
+            def started(self, start: RunStart) -> None:
+                # They start after the query, which creates the topics of a new pipeline.
+                if not (start.precedes or processes):
+                    processes.extend(
+                        SinkProcess(name, command, board, say, environ=environ)
+                        for name, command in commands.items()
+                    )
 
         try:
-            yield start
+            yield Starting()
             grace_s = _GRACE_S
         finally:
             for each in processes:

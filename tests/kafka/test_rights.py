@@ -14,6 +14,7 @@ from ikebana.processor.base.notices import Check
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.pipeline_argument import PipelineArgument
 from ikebana.processor.cli.preflight import checks
+from ikebana.processor.watching.reports import Watchers
 from support.guarded_pipelines import Guarded
 from support.pipeline_processes import Pipeline
 from support.secured_broker import Rule, Secured
@@ -99,9 +100,8 @@ def refused(pipe: Pipeline) -> AccessError:
 
     plan, settings = pipeline.read(pipe.file(), environ=os.environ)
     with Spark(settings, plan.name) as spark:
-        nobody = query.Callbacks(lambda _: None, lambda _: None, lambda: None)
         with pytest.raises(AccessError) as raised:
-            query.start(spark, plan, settings, nobody, once=True)
+            query.start(spark, plan, settings, Watchers([]), once=True)
         assert not spark.alive
     return raised.value
 

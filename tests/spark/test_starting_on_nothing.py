@@ -17,7 +17,7 @@ from ikebana.processor.checkpoint.checkpoint import Checkpoint
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.spark import query
 from ikebana.processor.spark.session import Spark
-from ikebana.processor.watching.reports import BatchReport
+from ikebana.processor.watching.reports import BatchReport, Watcher
 from support.output_judge import committed, progress_of
 from support.pipeline_processes import create, produce
 
@@ -26,8 +26,19 @@ pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 VALUES = [(b'"a"', b'{"t":3,"v":1}'), (b'"b"', b'{"t":5,"v":1}'), (b'"z"', b'{"t":9,"v":2}')]
 
 
-def quietly(_: str = "") -> None:
-    """Say nothing of a step."""
+class Batches(Watcher):
+    """Keeps the reports on batches, and calls a function at each step, if there is one."""
+
+    def __init__(self, at_step: Callable[[str], None] | None) -> None:
+        self.reports: list[BatchReport] = []
+        self._at_step = at_step
+
+    def step(self, what: str) -> None:
+        if self._at_step is not None:
+            self._at_step(what)
+
+    def batch(self, report: BatchReport) -> None:
+        self.reports.append(report)
 
 
 class Ran:
@@ -75,11 +86,10 @@ class Ran:
         read = pipeline.parse(json.dumps(sections), "file", environ={})
         if self._spark is None:
             self._spark = self._opened.enter_context(Spark(read.settings, self._prefix))
-        found: list[BatchReport] = []
-        callbacks = query.Callbacks(found.append, at_step or quietly, quietly)
-        running = query.start(self._spark, read.plan, read.settings, callbacks, once=True)
+        batches = Batches(at_step)
+        running = query.start(self._spark, read.plan, read.settings, batches, once=True)
         running.wait(lambda: False)
-        return found
+        return batches.reports
 
     def counts(self, name: str) -> Counter[bytes]:
         """What the counts by value come to."""

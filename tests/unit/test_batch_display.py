@@ -11,7 +11,7 @@ from ikebana.processor.base.fast_paths import FastPath
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource, PartPlan
 from ikebana.processor.topics.batch_selection import InputsState
-from ikebana.processor.watching.reports import BatchDisplay, BatchReport, Filling, _Bar
+from ikebana.processor.watching.reports import BatchDisplay, BatchReport, Filling, RunStart, _Bar
 
 PLAN = Plan(
     "p",
@@ -54,7 +54,8 @@ def test_owners_that_a_batch_has_missed_are_a_warning(capsys: pytest.CaptureFixt
     batch = BatchReport(0, 0, 1, 1, 0, {"d": 1, "errors": 0}, {}, 0, 0.1, [], owned=False)
     for why_not, warnings in (("", 1), ("a session was given", 0)):
         with BatchDisplay(PLAN, once=True) as display:
-            display.watch(lambda: None, 0, [FastPath("owners", why_not), FastPath("forks")])
+            paths = (FastPath("owners", why_not), FastPath("forks"))
+            display.started(RunStart("c", 1, fast_paths=paths))
             for _ in range(2):
                 display.batch(batch)
         said = capsys.readouterr().err
@@ -141,7 +142,7 @@ def test_a_run_ends_with_what_waits_and_why(capsys: pytest.CaptureFixture[str]) 
     standing = InputsState(40, {"orders": 90, "customers": 40}, [], ["customers"], ahead=True)
     for batches in (0, 1):
         with BatchDisplay(PLAN, once=True) as display:
-            display.watch(lambda: standing, 22)
+            display.started(RunStart("c", 1, standing=lambda: standing, waiting=22))
             for _ in range(batches):
                 counts = {"d": 0, "errors": 0}
                 display.batch(BatchReport(0, 0, 40, 22, 0, counts, {}, 0, 0.1, [], 22))

@@ -27,7 +27,7 @@ from ikebana.processor.watching.guard import Access
 from ikebana.processor.watching.health import BatchProgress, Health, HealthLimits
 from ikebana.processor.watching.metrics import WHOLE, TriggerReport
 from ikebana.processor.watching.monitor import Monitor
-from ikebana.processor.watching.reports import BatchReport, Filling
+from ikebana.processor.watching.reports import BatchReport, Filling, RunStart
 from ikebana.processor.watching.sinks import SinkFigures
 from support.browsers import chromium, looking, picture
 from support.http_answers import ask_json
@@ -350,7 +350,7 @@ def test_the_last_edit_is_told_and_marked_in_the_plan(browser: Browser) -> None:
         page.goto(f"{url}/console/#/plan")
         edit = page.locator(".last-edit")
         expect(edit).to_contain_text("comes next")
-        monitor.started("c", 1, None)
+        monitor.started(RunStart("c", 1))
         monitor.batch(_report(1, 0)._replace(filling=Filling(1, 3, "people", 0.4, 20_000)))
         expect(edit.get_by_role("progressbar")).to_have_attribute("value", "0.4")
         expect(edit).to_contain_text("Part 2 of 3, people: 20,000 keys so far")

@@ -50,10 +50,9 @@ def running(
     took_s: float = 0.0,
 ) -> Running:
     layout: Any = SimpleNamespace(logged=lambda: Logged(None, 3, committed, took_s))
-    job: Any = SimpleNamespace(checkpoint="c", incarnation=1)
     stop = folder / "stop-1"
     going = Going(cast("Any", query), stop, None, lambda: has_ended, query.stop, placing)
-    return Running(going, layout, job, None, 0, precedes=False)
+    return Running(going, layout, 1, precedes=False)
 
 
 def test_a_query_that_ends_unasked_and_without_a_reason_is_an_error(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from ikebana.processor.watching import metrics
 from ikebana.processor.watching.health import BatchProgress, Health, HealthLimits, Verdict
 from ikebana.processor.watching.metrics import METRICS, MetricSample, TriggerReport
 from ikebana.processor.watching.monitor import Monitor, SinksOfRun
-from ikebana.processor.watching.reports import BatchReport, Filling
+from ikebana.processor.watching.reports import BatchReport, Filling, RunStart
 from ikebana.processor.watching.reports import report as batch_report
 from ikebana.processor.watching.sinks import SinkFigures
 from support import chart_metrics
@@ -223,7 +223,7 @@ PATHS = (FastPath("owners", "executors open their shards"), FastPath("compiled c
 
 def told(monitor: Monitor) -> None:
     """Tell a monitor of everything that there is."""
-    monitor.started("c", 2, None, fast_paths=PATHS)
+    monitor.started(RunStart("c", 2, fast_paths=PATHS))
     hot = [Hot("records", "changes", 30_000, 9_000, "a"), Hot("matches", "pairs", 9, 9, "b")]
     batch = report(marker(0, BASE, DELTA, took={"catch_up": 0.1}))
     monitor.batch(batch._replace(hot=hot))
@@ -248,7 +248,7 @@ HELD = InputsState(40, {"orders": 90, "customers": 40}, [], ["customers"], ahead
 
 def waits(monitor: Monitor, standing: InputsState, greatest: int, waiting: int) -> None:
     """A batch has read up to a time, and its frontier is where inputs stand."""
-    monitor.started("c", 1, None, lambda: standing)
+    monitor.started(RunStart("c", 1, standing=lambda: standing))
     seen = replace(marker(0), seen=[TimesReport("orders", "orders", 0, greatest)])
     monitor.batch(report(seen)._replace(waiting=waiting))
     upper = standing.upper
@@ -338,7 +338,7 @@ def filled(shard: int, done: int, name: str, keys: int) -> Marker:
 def test_what_an_edit_fills_is_told_by_the_shard_that_is_last(health: Health) -> None:
     """As part i of n, with the keys of all shards so far; and nothing of it when it is done."""
     monitor = Monitor(plan_of(), health)
-    monitor.started("c", 2, None)
+    monitor.started(RunStart("c", 2))
     for at in ((1, "totals"), (2, "named")):
         batch = batch_report([filled(0, 2, "named", 10), filled(1, *at, 20)], 0.5)
         monitor.batch(batch)
@@ -579,7 +579,8 @@ def test_an_address_that_is_taken_is_named(health: Health) -> None:
 def test_owners_that_a_batch_has_missed_are_told(health: Health) -> None:
     """As where an executor's Python is no fork of ours: it goes on, at three times the cost."""
     monitor = Monitor(plan_of(), health)
-    monitor.started("c", 2, None, fast_paths=(FastPath("owners"), FastPath("compiled code")))
+    paths = (FastPath("owners"), FastPath("compiled code"))
+    monitor.started(RunStart("c", 2, fast_paths=paths))
     batch = report(marker(0, BASE, DELTA))
 
     monitor.batch(batch)

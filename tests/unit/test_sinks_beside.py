@@ -25,6 +25,7 @@ from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.watching.health import Health, HealthLimits
 from ikebana.processor.watching.monitor import Monitor
+from ikebana.processor.watching.reports import RunStart
 from ikebana.processor.watching.sinks import (
     SinkBoard,
     SinkError,
@@ -113,14 +114,13 @@ def test_a_sink_is_asked_where_it_answers_and_started_again_when_it_is_killed(
     pids = tmp_path / "pids"
     said: list[str] = []
 
-    with (
-        board("lake") as of,
-        Commanded({"lake": python(ANSWERS, pids)}).beside(of, said.append, once=False) as start,
-    ):
+    sinks = Commanded({"lake": python(ANSWERS, pids)})
+    with board("lake") as of, sinks.beside(of, said.append, once=False) as sinks_start:
         assert of.figures()["lake"].state == "starting"
+        sinks_start.started(RunStart("c", 1, precedes=True))
         assert not pids.exists()
-        start()
-        start()
+        sinks_start.started(RunStart("c", 2))
+        sinks_start.started(RunStart("c", 3))
         wait_until(lambda: of.figures()["lake"].ready, 20, "the sink's answer")
         assert of.figures()["lake"] == SinkFigures(
             ready=True, state="delivering", frontier=7, updates=3, behind=1
@@ -145,8 +145,8 @@ def test_an_error_of_a_sink_is_told_and_not_the_end(tmp_path: Path) -> None:
     said: list[str] = []
 
     sinks = Commanded({"lake": python(FAILS, 1)})
-    with board("lake") as of, sinks.beside(of, said.append, once=False) as start:
-        start()
+    with board("lake") as of, sinks.beside(of, said.append, once=False) as sinks_start:
+        sinks_start.started(RunStart("c", 1))
         wait_until(lambda: "again" in of.figures()["lake"].state, 20, "the failure")
         told = of.figures()["lake"]
 
@@ -162,8 +162,8 @@ def test_a_sink_that_was_taken_over_is_left_alone() -> None:
     said: list[str] = []
 
     sinks = Commanded({"lake": python(FAILS, 3)})
-    with board("lake") as of, sinks.beside(of, said.append, once=False) as start:
-        start()
+    with board("lake") as of, sinks.beside(of, said.append, once=False) as sinks_start:
+        sinks_start.started(RunStart("c", 1))
         wait_until(lambda: of.figures()["lake"].state == "the table is gone", 20, "its end")
         assert of.figures()["lake"].restarts == 0
 

@@ -10,7 +10,7 @@ from ikebana.processor.base.notices import Notice
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.cli.http_options import address
 from ikebana.processor.cli.main import cli
-from ikebana.processor.watching.reports import BatchReport, Watchers
+from ikebana.processor.watching.reports import BatchReport, RunStart, Watcher, Watchers
 from support.pipeline_processes import Pipeline
 
 
@@ -61,7 +61,7 @@ def test_an_address_that_cannot_be_listened_on_is_an_error_before_the_start(
     assert "cannot listen on 192.0.2.1:9464" in str(result.exception)
 
 
-class _Notes:
+class _Notes(Watcher):
     """Writes down what a watcher is told, each time with its own name."""
 
     def __init__(self, name: str, notes: list[tuple[object, ...]]) -> None:
@@ -72,6 +72,9 @@ class _Notes:
 
     def edit(self, plan: EditPlan) -> None:
         self._notes.append((self._name, "edit", plan))
+
+    def started(self, start: RunStart) -> None:
+        self._notes.append((self._name, "started", start))
 
     def batch(self, report: BatchReport) -> None:
         self._notes.append((self._name, "batch", report))
@@ -84,15 +87,17 @@ class _Notes:
 
 
 def test_each_of_several_watchers_is_told_everything_in_order() -> None:
-    """Steps, edits, batches, restarts and notices."""
+    """Steps, edits, starts, batches, restarts and notices."""
     notes: list[tuple[object, ...]] = []
     watchers = Watchers([_Notes("person", notes), _Notes("machines", notes)])
     batch = BatchReport(1, 0, 5, 2, 0, {}, {}, 0, 0.1, [])
     notice = Notice("column", "orders", "nom", "orders: nothing has it")
+    start = RunStart("c", 1)
     cause, edit = OSError(), EditPlan("p", "c", edited=True, parts=())
 
     watchers.step("begins")
     watchers.edit(edit)
+    watchers.started(start)
     watchers.batch(batch)
     watchers.restart(cause, 2.0)
     watchers.notice([notice])
@@ -102,6 +107,8 @@ def test_each_of_several_watchers_is_told_everything_in_order() -> None:
         ("machines", "step", "begins"),
         ("person", "edit", edit),
         ("machines", "edit", edit),
+        ("person", "started", start),
+        ("machines", "started", start),
         ("person", "batch", batch),
         ("machines", "batch", batch),
         ("person", "restart", cause, 2.0),
