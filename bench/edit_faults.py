@@ -30,7 +30,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: what comes meanwhile is not remembered": (
         LIVE,
         _MOVING,
-        "        store_updates(self._flow.store, self._flow.of_moving)\n",
+        "        store_updates(self.flow.store, self.flow.of_moving)\n",
         "",
     ),
     "edit: what comes for parts that are still to come is remembered from a key on": (
@@ -66,7 +66,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: filled before others have what was sent to them": (
         JOINED,
         _MOVING,
-        "self.is_filled and not self._flow.sends_before(editing.time)",
+        "self.is_filled and not self.flow.sends_before(editing.time)",
         "self.is_filled",
     ),
     "edit: filled while a join of before is on its way": (

@@ -83,7 +83,6 @@ from ikebana.processor.planning.planner import Physical
 from ikebana.processor.planning.progress import (
     IN,
     OUT,
-    Target,
     far_inlets,
     far_targets,
     held_targets,
@@ -137,30 +136,31 @@ class Flow:
         store: Store,
         intervals: Mapping[str, Interval],
         physical: Physical,
-        held: frozenset[Target],
         beside: Beside,
-        budget: Budget,
     ) -> None:
+        self.plan, self.store = plan, store
+        self.transition, self.owns = beside.transition, beside.owns
+        self.editing = editing = Editing.of(beside.edit, beside.transition)
+        self.budget = beside.budget or Budget()
+        self._physical = physical
+        self._far = far_inlets(physical)
+        self._held = held_targets(plan, physical, early=beside.early)
+        if editing is not None:
+            # Updates from the edit's time on wait until these operators are filled.
+            self._held |= {(IN, name) for name in editing.edit.standing}
+            intervals = editing.intervals(intervals)
+        self.intervals = intervals
+        self.outputs = output_intervals(plan, intervals, beside.transition, editing)
         self.emitted = {output.name: GatheredUpdates() for output in plan.published}
         self.arriving: defaultdict[str, GatheredUpdates] = defaultdict(GatheredUpdates)
         self.hops: defaultdict[str, GatheredUpdates] = defaultdict(GatheredUpdates)
         self.counted: Counter[str] = Counter()
         self.noted: list[Noted] = []
         self.seen: list[TimesReport] = []
-        self.intervals = intervals
         self._errors_back = GatheredUpdates()
         """Retractions of errors that are in the error topic."""
         self.of_moving: dict[str, list[KeyedUpdate]] = {}
         """The updates of operators that an edit is reading meanwhile."""
-        self._plan = plan
-        self.store = store
-        self._transition = transition = beside.transition
-        self._budget = budget
-        self._outputs = output_intervals(plan, intervals, beside.edit, transition)
-        self._physical = physical
-        self._held = held
-        self._editing = Editing.of(beside.edit, transition)
-        self._far = far_inlets(physical)
 
     def take(self, rows: Sequence[Records]) -> None:
         """Take the updates that decoding has computed."""
@@ -199,7 +199,7 @@ class Flow:
 
     def _gather(self, time: Time) -> None:
         """Give outputs the updates that an edit at `time` has sent to the shards of their keys."""
-        for output in self._plan.outputs:
+        for output in self.plan.outputs:
             inlet = planner.inlet_of(output.name)
             for update in self.arriving.pop(inlet, ()):
                 to = self.emitted[output.name] if update.time < time else self.arriving[inlet]
@@ -240,33 +240,33 @@ class Flow:
 
     def waiting(self) -> int:
         """How much waits for its time to be closed, except updates that a step moved ahead."""
-        if not self._plan.is_dated:
+        if not self.plan.is_dated:
             return 0
         held = self._held - far_targets(self._physical)
         names = [(hold.OUT if kind == OUT else hold.IN).prefix + name for kind, name in held]
-        return waiting(self._plan, self.store, self.intervals, names)
+        return waiting(self.plan, self.store, self.intervals, names)
 
     def release(self) -> None:
         """Release the due updates of each output, and hold the rest."""
-        for output in self._plan.outputs:
+        for output in self.plan.outputs:
             self._release(output.name)
 
     def formatted(self) -> dict[str, Formatted]:
         """The messages of every output whose format is not `diff`."""
         messages = {}
-        for output in self._plan.outputs:
+        for output in self.plan.outputs:
             if not output.traits.as_updates:
                 part = self.part(single_value.PART, output.name)
-                result = formatted(self._plan, output, [*self.emitted[output.name]], part)
+                result = formatted(self.plan, output, [*self.emitted[output.name]], part)
                 messages[output.name] = result
                 self.emitted[ERRORS] += result.errors
         return messages
 
     def _take_back_errors(self, updates: Collection[KeyedUpdate]) -> None:
         """Retract errors of the error topic: those that an edit ends, or all in a rebuild."""
-        if not self._transition.rebuilds:
-            assert self._editing is not None, "errors are taken back, and no edit is under way"
-            updates = self._editing.edit.ended_errors.of(updates)
+        if not self.transition.rebuilds:
+            assert self.editing is not None, "errors are taken back, and no edit is under way"
+            updates = self.editing.edit.ended_errors.of(updates)
         self._errors_back += updates
 
     def release_errors(self) -> None:
@@ -276,22 +276,22 @@ class Flow:
 
     def large(self) -> list[str]:
         """The outputs with more at the time of an edit than a batch should write."""
-        if self._editing is None:
+        if self.editing is None:
             return []
-        shown = self._editing.shown.union(self._transition.writing)
+        shown = self.editing.shown.union(self.transition.writing)
         # Formats that need all updates of a key together are written at once.
         return [
             output.name
-            for output in self._plan.published
+            for output in self.plan.published
             if output.name in shown
             and output.traits.as_updates
-            and self._is_large(output.name, self._editing.time)
+            and self._is_large(output.name, self.editing.time)
         ]
 
     def written_before(self) -> dict[str, int]:
         """How many updates of each output that this batch closes were written before it."""
         counts = {}
-        for name in sorted(self._transition.wrote):
+        for name in sorted(self.transition.wrote):
             replay = Replay(self.store, _WRITE, name)
             counts[name] = replay.count
             replay.forget()
@@ -309,17 +309,17 @@ class Flow:
         )
 
     def _release(self, name: str) -> None:
-        part, lower = self.part(hold.OUT, name), self._outputs[name].lower
-        upper = self._outputs[name].upper
-        if self._transition.rebuilds:
-            passed = progress.output_intervals(self._plan, self.intervals)[name].upper
-            released = _rebuilt(part, self.emitted[name], self._transition, lower, passed)
+        part, lower = self.part(hold.OUT, name), self.outputs[name].lower
+        upper = self.outputs[name].upper
+        if self.transition.rebuilds:
+            passed = progress.output_intervals(self.plan, self.intervals)[name].upper
+            released = _rebuilt(part, self.emitted[name], self.transition, lower, passed)
             self.emitted[name] = GatheredUpdates(released)
             return
-        since, writes = None, name in self._transition.writing
-        if self._editing is not None and name in self._editing.shown:
-            since = self._editing.time
-        if name == ERRORS and self._plan.backfills:
+        since, writes = None, name in self.transition.writing
+        if self.editing is not None and name in self.editing.shown:
+            since = self.editing.time
+        if name == ERRORS and self.plan.backfills:
             # Errors of records that are read again may have times that are closed.
             since = max(lower, since or 0)
         if since is not None:
@@ -329,14 +329,14 @@ class Flow:
             and (OUT, name) not in self._held
             and (
                 # The hold may have updates of an earlier edit at the same time.
-                self._editing is None or not hold.is_due(part, upper)
+                self.editing is None or not hold.is_due(part, upper)
             )
         ):
             return
         released = hold.step(part, self.emitted[name], upper)
         if writes:
             assert not released, f'"{name}" gets updates of times that are closed'
-            past = HoldPast(part, self._transition.at)
+            past = HoldPast(part, self.transition.at)
             released = [*Replay(self.store, _WRITE, name).take(past).rows]
         self.emitted[name] = GatheredUpdates(released)
 
@@ -349,11 +349,11 @@ class Flow:
 
         Raises: TooMuchError, if the results are more than fits into a batch.
         """
-        editing = self._editing
+        editing = self.editing
         if editing is not None and editing.fills and root in editing.edit.moving:
             self.of_moving.setdefault(root, []).extend(updates)
         for branch in self._physical.branches[root]:
-            steps = planner.chain_of(self._plan, branch, self._physical)
+            steps = planner.chain_of(self.plan, branch, self._physical)
             if steps.is_empty and not branch.inlets:
                 self._deliver(branch.outputs, (), updates, branch.hops)
                 continue
@@ -371,7 +371,7 @@ class Flow:
                 results = keyed(passed.updates) if branch.inlets else passed.updates
                 self._deliver(branch.outputs, branch.inlets, results, branch.hops)
                 if steps.expands:
-                    self._budget.expand(root)
+                    self.budget.expand(root)
                 # Free their memory before the next portion is computed.
                 del passed, results
 
@@ -430,39 +430,32 @@ def _rebuilt(
 class Operators:
     """The operators of a plan in a micro-batch; their results go into its flow."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        flow: Flow,
-        beside: Beside,
-        budget: Budget,
-    ) -> None:
+    def __init__(self, flow: Flow) -> None:
         self.new_facts: dict[str, dict[int, int]] = {}
         self.complete_joins: list[str] = []
         self.is_filled = False
         self.filled: tuple[int, int] | None = None
-        self._plan = plan
-        self._flow = flow
+        self.flow = flow
+        self._plan = plan = flow.plan
         self._operators = {operator.name: operator for operator in plan.operators}
         self._joined = joined(plan)
-        self._editing = editing = Editing.of(beside.edit, beside.transition)
-        self._owns = beside.owns
+        self._editing = editing = flow.editing
         filling = editing.edit.takers if editing is not None and editing.fills else ()
         looked_up_as_of = {} if editing is None else editing.looked_up_as_of
         self._joins = BatchJoins(
             plan,
             flow.intervals,
-            beside.transition.begins,
-            hydrates=beside.transition.takes and not self._fills,
+            flow.transition.begins,
+            hydrates=flow.transition.takes and not self._fills,
             filling=filling,
             looked_up_as_of=looked_up_as_of,
-            budget=budget,
+            budget=flow.budget,
         )
         self._gathered = {inlet: name for name, inlet in planner.gathered(plan).items()}
 
     def fill(self, editing: Editing) -> None:
         """Send a portion of the state through the old plan and the new one, if it takes one."""
-        filling = self._flow.fill(editing)
+        filling = self.flow.fill(editing)
         self.filled = filling.parts, filling.keys
         self.is_filled = filling.done
 
@@ -473,17 +466,17 @@ class Operators:
     def learn(self, source: Input, rows: Sequence[Facts]) -> None:
         """Keep the facts of an input until its frontier has passed them."""
         name = source.name
-        interval = self._flow.intervals[name]
+        interval = self.flow.intervals[name]
         of_input = [row for row in rows if row.input == name]
         result = facts.step(
-            self._flow.part(facts.PART, name),
+            self.flow.part(facts.PART, name),
             [update for row in of_input for update in updates_of(row)],
             interval,
             since=min((row.since for row in of_input if row.since is not None), default=None),
         )
         self.new_facts[name] = result.counts
-        self._flow.counted["repeated"] += result.repeated
-        self._flow.flow(name, result.updates)
+        self.flow.counted["repeated"] += result.repeated
+        self.flow.flow(name, result.updates)
 
     def move(self, name: str, upserts: Chunks) -> None:
         """Advance an operator through its interval, after all operators that it waits for."""
@@ -496,7 +489,7 @@ class Operators:
         elif name in self._joined.arrangements:
             self._arrange(name)
         elif name in self._gathered:
-            self._flow.emitted[self._gathered[name]] += self._flow.arrived(name)
+            self.flow.emitted[self._gathered[name]] += self.flow.arrived(name)
         # Any other name is an input in `mode: diffs`: its updates flowed when they were taken.
 
     def settle(self) -> None:
@@ -505,50 +498,50 @@ class Operators:
         editing = self._editing
         if editing is None or not editing.fills:
             return
-        store_updates(self._flow.store, self._flow.of_moving)
+        store_updates(self.flow.store, self.flow.of_moving)
         # Other shards first have to take the updates of earlier times that this one sent.
-        self.is_filled = self.is_filled and not self._flow.sends_before(editing.time)
+        self.is_filled = self.is_filled and not self.flow.sends_before(editing.time)
 
     def looked_up(self, name: str, updates: Collection[KeyedUpdate]) -> None:
         """Keep the updates of an upsert for joins that look up its state."""
         if self._joins.looks_up(name):
-            part = self._flow.part(upsert.PART, name)
+            part = self.flow.part(upsert.PART, name)
             self._joins.keep_upsert(name, part, updates)
 
     def _arrange(self, name: str) -> None:
-        arrived = self._flow.arrived(name)
-        self._joins.arrange(name, self._flow.part(arrange.PART, name), arrived)
+        arrived = self.flow.arrived(name)
+        self._joins.arrange(name, self.flow.part(arrange.PART, name), arrived)
         if self._editing is not None and self._fills and name in self._editing.edit.takers:
             # A new join begins from its arrangements when all of them are filled.
             return
         for stage in self._joined.readers.get(name, ()):
-            self._flow.arriving[stage.name] += arrived
+            self.flow.arriving[stage.name] += arrived
 
     def _stage(self, name: str) -> None:
         stage = self._joined.stages[name]
         if self._editing is not None and self._fills and name in self._editing.edit.standing:
             begins = name in self._editing.edit.filled_joins.values()
-            self._flow.wait(name, self._editing.time, begins=begins)
+            self.flow.wait(name, self._editing.time, begins=begins)
             return
         if self._joins.hydrates(stage):
             self._hydrate(stage)
-        elif self._joins.is_hydrated(stage, self._flow.store):
+        elif self._joins.is_hydrated(stage, self.flow.store):
             # It is reported until the exchange topic is read to the end, which may take batches.
             self.complete_joins.append(stage.join)
-        part = self._flow.part(locked.PART, name)
-        arrived = self._flow.arrived(name, self._joins.reach(stage))
+        part = self.flow.part(locked.PART, name)
+        arrived = self.flow.arrived(name, self._joins.reach(stage))
         for (to, hop), rows, errors, _ in self._joins.run(stage, part, arrived):
-            self._flow.emitted[ERRORS] += errors
+            self.flow.emitted[ERRORS] += errors
             if to is not None and hop:
-                self._flow.send(to, rows)
+                self.flow.send(to, rows)
             else:
-                self._flow.arriving[to or stage.join] += rows
+                self.flow.arriving[to or stage.join] += rows
 
     def _hydrate(self, stage: JoinStage) -> None:
-        begun = self._joins.hydrate(stage, self._flow.store)
-        self._flow.arriving[stage.name] += begun.near
-        self._flow.send(stage.name, begun.far)
-        self._flow.emitted[ERRORS] += begun.errors
+        begun = self._joins.hydrate(stage, self.flow.store)
+        self.flow.arriving[stage.name] += begun.near
+        self.flow.send(stage.name, begun.far)
+        self.flow.emitted[ERRORS] += begun.errors
         if begun.done:
             self.complete_joins.append(stage.join)
 
@@ -557,7 +550,7 @@ class _OfOperator:
     """The batch as one operator sees it."""
 
     def __init__(self, batch: Operators, operator: Operator, upserts: Chunks) -> None:
-        self._batch, self._flow, self._plan = batch, batch._flow, batch._plan
+        self._batch, self._flow, self._plan = batch, batch.flow, batch.flow.plan
         self._operator, self._upserts, self._name = operator, upserts, operator.name
 
     @property
@@ -578,7 +571,7 @@ class _OfOperator:
         return portions(self.arrived(), MOST_GATHERED)
 
     def owns(self, key: bytes) -> bool:
-        return self._batch._owns(key)
+        return self._flow.owns(key)
 
     def emit(self, updates: Collection[KeyedUpdate], errors: Sequence[KeyedUpdate] = ()) -> None:
         self._flow.emitted[ERRORS] += errors
@@ -612,6 +605,7 @@ class Emitted:
       their keys.
     * `seen`: what the batch learned about the times of inputs.
     * `facts`: by input in CDCv2, how many new facts there are at each time.
+    * `intervals`: the interval of each output.
     * `counted`, by kind: messages without a row ("heartbeat", ...), old images that differ from
       the state ("drift"), records behind the frontier ("late"), records that are older than
       their row ("outdated"), facts that came before ("repeated"), and errors that the plan drops
@@ -632,6 +626,7 @@ class Emitted:
     counted: Counter[str]
     seen: list[TimesReport]
     facts: dict[str, dict[int, int]]
+    intervals: Mapping[str, Interval]
     waiting: int = 0
     filled: tuple[int, int] | None = None
     noted: Sequence[Noted] = ()
@@ -655,57 +650,45 @@ def advance(
         TooMuchError: a batch cannot end in its time.
     """
     physical = planner.physical(plan) if physical is None else physical
-    held = held_targets(plan, physical, early=beside.early)
-    transition = beside.transition
-    editing = Editing.of(beside.edit, transition)
-    if editing is not None:
-        # Updates from the edit's time on wait until these operators are filled.
-        held |= {(IN, name) for name in editing.edit.standing}
-        intervals = editing.intervals(intervals)
-    budget = beside.budget or Budget()
-    flow = Flow(plan, store, intervals, physical, held, beside, budget)
-    operators = Operators(plan, flow, beside, budget)
+    flow = Flow(plan, store, intervals, physical, beside)
+    operators = Operators(flow)
     flow.take(rows)
-    if editing is not None and editing.fills:
-        operators.fill(editing)
+    if flow.editing is not None and flow.editing.fills:
+        operators.fill(flow.editing)
     _move(plan, operators, rows)
-    hot = [*hot_keys(rows), *budget.hot()]
-    emitted = _emitted(plan, flow, operators, hot, fills=transition.fills)
+    emitted = _emitted(operators, [*hot_keys(rows), *flow.budget.hot()])
     parts.release(store, beside.released)
     return emitted
 
 
-def _emitted(
-    plan: Plan, flow: Flow, operators: Operators, hot: Sequence[Hot], *, fills: bool
-) -> Emitted:
+def _emitted(operators: Operators, hot: Sequence[Hot]) -> Emitted:
     """Release due updates and encode them; errors come last, since every step may add some."""
+    flow = operators.flow
     flow.release()
     messages = flow.formatted()
-    if plan.on_error == "drop":
+    if flow.plan.on_error == "drop":
         # No error waits: the only updates are retractions of errors in the topic.
-        noted = _settle_errors(plan, flow.emitted, flow.counted)
+        noted = _settle_errors(flow.plan, flow.emitted, flow.counted)
         flow.release_errors()
     else:
         flow.release_errors()
-        noted = _settle_errors(plan, flow.emitted, flow.counted)
+        noted = _settle_errors(flow.plan, flow.emitted, flow.counted)
+    # While an edit fills, its outputs may get more.
+    large = flow.large() if operators.is_filled or not flow.transition.fills else []
     return Emitted(
-        flow.emitted,
-        messages,
-        flow.hops,
-        +flow.counted,
-        flow.seen,
-        operators.new_facts,
-        flow.waiting(),
-        operators.filled,
-        merged([*flow.noted, *noted]),
-        # While an edit fills, its outputs may get more.
-        Replayed(
-            operators.complete_joins,
-            flow.large() if operators.is_filled or not fills else [],
-            operators.is_filled,
-        ),
-        flow.written_before(),
-        hot,
+        updates=flow.emitted,
+        messages=messages,
+        hops=flow.hops,
+        counted=+flow.counted,
+        seen=flow.seen,
+        facts=operators.new_facts,
+        intervals=flow.outputs,
+        waiting=flow.waiting(),
+        filled=operators.filled,
+        noted=merged([*flow.noted, *noted]),
+        replayed=Replayed(operators.complete_joins, large, operators.is_filled),
+        written_before=flow.written_before(),
+        hot=hot,
     )
 
 

@@ -256,7 +256,7 @@ class Editing:
 
 
 def output_intervals(
-    plan: Plan, of: Mapping[str, Interval], edit: Edit | None, transition: Transition
+    plan: Plan, of: Mapping[str, Interval], transition: Transition, editing: Editing | None
 ) -> dict[str, Interval]:
     """The interval of each output, from the intervals `of` the operators.
 
@@ -272,7 +272,6 @@ def output_intervals(
             name: Interval(stand, intervals[name].upper if ends else stand)
             for name, stand in stands.items()
         }
-    editing = Editing.of(edit, transition)
     if editing is None:
         return intervals
     time = editing.time

@@ -59,7 +59,6 @@ from ikebana.processor.checkpoint.commits import (
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.engine.budget import Budget
 from ikebana.processor.engine.dataflow import Beside, Emitted, advance
-from ikebana.processor.engine.editing import output_intervals
 from ikebana.processor.kafka import transactions
 from ikebana.processor.kafka.client import enqueue
 from ikebana.processor.kafka.reader import RangeReader
@@ -325,7 +324,6 @@ def _messages(job: Job, emitted: Emitted, name: str) -> Sequence[OutputMessage]:
 def _marker(job: Job, computed: Computed, counts: dict[str, int], size: int) -> Marker:
     tick, emitted, manifest = computed.tick, computed.emitted, computed.manifest
     transition = tick.transition
-    outputs = output_intervals(job.plan, tick.interval_of(), job.edit, transition)
     times = {name: pack_times(formatted.times) for name, formatted in emitted.messages.items()}
     return Marker(
         checkpoint=job.checkpoint,
@@ -343,7 +341,7 @@ def _marker(job: Job, computed: Computed, counts: dict[str, int], size: int) -> 
         manifest=manifest,
         counted=dict(emitted.counted),
         times={name: packed for name, packed in times.items() if packed},
-        intervals={name: (each.lower, each.upper) for name, each in outputs.items()},
+        intervals={name: (each.lower, each.upper) for name, each in emitted.intervals.items()},
         hops_from=tick.hops_from.get(manifest.shard, 0),
         seen=emitted.seen,
         transition=transition,

@@ -18,7 +18,8 @@ from support.edited_shops import FIRST, JOINED, plan_of
 
 def emitted(**changed: Any) -> Emitted:
     nothing: dict[str, Any] = {"updates": {}, "messages": {}, "hops": {}, "counted": Counter()}
-    return Emitted(**{**nothing, "seen": [], "facts": {}, **changed})
+    nothing |= {"seen": [], "facts": {}, "intervals": {}}
+    return Emitted(**{**nothing, **changed})
 
 
 @pytest.fixture

@@ -305,7 +305,7 @@ def first_batch(plan: Plan, found: Remains) -> tuple[StartHistory, list[Closing]
     assert isinstance(judged, GoOn)
     offset = msgspec.structs.replace(start, batch=birth.first_batch, upper=start.upper + 1)
     level = dict.fromkeys(edges(plan), Interval(start.upper, offset.upper))
-    frozen = output_intervals(plan, level, None, start.transition)
+    frozen = output_intervals(plan, level, start.transition, None)
     committed = msgspec.structs.replace(
         first_marker(birth, plan, 0),
         batch=offset.batch,

@@ -25,7 +25,6 @@ from ikebana.processor.checkpoint.parts import to_new_shards
 from ikebana.processor.checkpoint.recovering import Remains, Unclosed, rebuild, rebuild_problems
 from ikebana.processor.checkpoint.takeover import OutputState
 from ikebana.processor.engine.dataflow import Beside, Emitted
-from ikebana.processor.engine.editing import output_intervals
 from ikebana.processor.engine.evaluate import (
     Attempt,
     HasPlan,
@@ -650,10 +649,8 @@ class Run:
 
     def _publish(self, batch: Unfinished, emitted: list[Emitted]) -> None:
         """Publish the results of a batch from all shards."""
-        intervals = replays.intervals(self._running, batch.before, batch.after)
         transition = batch.after.transition
-        edit = self._edit_of(batch.after)
-        closed = output_intervals(self._running, intervals, edit, transition)
+        closed = emitted[0].intervals
         for result in emitted:
             for at, row in hop_chunks(result.hops, len(self.stores)):
                 self._exchange[at].append(pack(row))
