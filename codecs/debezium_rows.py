@@ -10,6 +10,7 @@ placeholder is absent from its row, whether it is read or not.
 """
 
 import re
+import struct
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
@@ -126,6 +127,11 @@ class Unavailable:
         self._raw = raw
         self._others: list[Any] = [list(raw), [placeholder], [encoded], [raw], [identifier]]
         self._others.append({placeholder: placeholder})
+        # Arrays of decimals have one for each byte: its digits, with a scale if that varies.
+        digits = [bytes([byte]) for byte in raw]
+        in_json = [b64encode(each).decode() for each in digits]
+        self._others += [in_json, digits]
+        self._others += [[{"scale": 0, "value": each} for each in of] for of in (in_json, digits)]
         # Avro writes the numbers of an array like this: zigzag, seven bits a byte.
         numbers = b"".join(
             bytes([byte << 1 & 0x7F | 0x80, byte >> 6]) if byte > 63 else bytes([byte << 1])
@@ -134,9 +140,15 @@ class Unavailable:
         texts = [raw, encoded.encode()]
         # A search for one byte is far quicker, so the rarest byte is searched first.
         self._texts_in_json = [(_rarest(text), text) for text in texts]
-        self._identifier = identifier.encode()
-        self._traces = [(_rarest(text), text) for text in (*texts, numbers)]
-        written = rb"\s*,\s*".join(b"%d" % byte for byte in raw[:2])
+        self._in_arrays = [identifier.encode(), b'"%b"' % in_json[0].encode()]
+        first = raw[:2]
+        floats = [struct.pack(f"<{len(first)}{kind}", *first) for kind in "fd"]
+        decimals = [
+            b"".join(b"%b\2%c" % (scale, byte) for byte in first) for scale in (b"", b"\0")
+        ]
+        traces = (*texts, numbers, *floats, *decimals)
+        self._traces = [(_rarest(text), text) for text in traces]
+        written = rb"\s*,\s*".join(rb"%d(?:\.0)?" % byte for byte in first)
         self._numbers_in_json = re.compile(rb"\[\s*" + written).search
         # Writers of JSON escape none of these characters, so the text can be searched.
         self._plain = bool(re.fullmatch(r"\w+", placeholder, re.ASCII)) and "/" not in encoded
@@ -145,9 +157,10 @@ class Unavailable:
         """Whether a message in JSON may have a placeholder; a false alarm only costs time."""
         if not self._plain:
             return True
-        # Numbers and identifiers occur in arrays.
-        if _ARRAY in message and (self._identifier in message or self._numbers_in_json(message)):
-            return True
+        if _ARRAY in message:
+            identifier, digits = self._in_arrays
+            if identifier in message or digits in message or self._numbers_in_json(message):
+                return True
         # A generator for any() would take longer than the searches.
         for rare, text in self._texts_in_json:
             if rare in message and message.find(text) >= 0:
@@ -159,7 +172,7 @@ class Unavailable:
         for rare, text in self._traces:
             if rare in message and message.find(text) >= 0:
                 return True
-        return message.find(self._identifier) >= 0
+        return message.find(self._in_arrays[0]) >= 0
 
     def is_one(self, value: Any) -> bool:
         """Whether a value is a placeholder."""

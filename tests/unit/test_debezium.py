@@ -6,6 +6,7 @@ those of `golden/debezium_captured` are a PostgreSQL connector's, word for word.
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
@@ -26,6 +27,7 @@ STORED = {path.stem: json.loads(path.read_text()) for path in (GOLDEN / "debeziu
 CAPTURED = sorted((GOLDEN / "debezium_captured").glob("*.json"))
 
 PLACEHOLDER = "__debezium_unavailable_value"
+DIGITS = [b64encode(bytes([byte])).decode() for byte in PLACEHOLDER.encode()]
 BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
 SOURCE = {"connector": "postgresql", "db": "shop", "schema": "public", "table": "people"}
 KEY = b'{"id":1}'
@@ -232,6 +234,11 @@ PARTIAL = {"id": 1, "age": 36}
                 "an array of bytes": [BASE64],
                 "an array of integers": list(PLACEHOLDER.encode()),
                 "an array of UUIDs": ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"],
+                "an array of floats": [float(byte) for byte in PLACEHOLDER.encode()],
+                "an array of decimals": DIGITS,
+                "an array of decimals of any scale": [
+                    {"scale": 0, "value": each} for each in DIGITS
+                ],
                 "a map": {PLACEHOLDER: PLACEHOLDER},
                 "the text of a map": f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}',
             }.items()

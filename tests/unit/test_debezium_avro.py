@@ -408,6 +408,44 @@ def test_what_is_unavailable_is_absent_whoever_reads_it() -> None:
         assert change.absent == ("name",)
 
 
+_BYTES = [bytes([byte]) for byte in PLACEHOLDER.encode()]
+_DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+_PARTS = {"scale": "int", "value": "bytes"}
+_VARIABLE = {
+    "type": "record",
+    "name": "VariableScaleDecimal",
+    "connect.name": "io.debezium.data.VariableScaleDecimal",
+    "fields": [{"name": name, "type": kind} for name, kind in _PARTS.items()],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "items"),
+    [
+        pytest.param("float", [float(byte) for byte in PLACEHOLDER.encode()], id="floats"),
+        pytest.param("double", [float(byte) for byte in PLACEHOLDER.encode()], id="doubles"),
+        pytest.param(_DECIMAL, _BYTES, id="decimals"),
+        pytest.param(
+            _VARIABLE, [{"scale": 0, "value": each} for each in _BYTES], id="decimals of any scale"
+        ),
+    ],
+)
+def test_an_unavailable_array_has_an_item_for_each_byte(kind: Any, items: list[Any]) -> None:
+    """If its items are no texts."""
+    fields = [
+        {"name": "id", "type": "int"},
+        {"name": "x", "type": {"type": "array", "items": kind}},
+    ]
+    after = {"type": "record", "name": "Row", "fields": fields}
+    envelope = {**ENVELOPE, "fields": [{"name": "after", "type": after}, *ENVELOPE["fields"][2:]]}
+    value = VALUE_ID + body(envelope, event("u", None, {"id": 1, "x": items}))
+    codec = DebeziumAvro(KnownSchemas({1: KEY, 2: envelope}), Needs())
+
+    (change,) = codec.changes(KEY_BYTES, value, None)
+
+    assert change == Change("upsert", b'{"id":1}', b'{"id":1}', None, ("x",), replaces=True)
+
+
 def test_a_reader_schema_fills_what_an_older_writer_did_not_have() -> None:
     """By its defaults, in both images; it is that of the event."""
     younger = {
