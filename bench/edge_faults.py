@@ -153,7 +153,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:new messages without a schema have no encoding": (
         "tests/unit/test_new_types.py::test_messages_without_the_schema",
         "processor/authoring/proposing/formats.py",
-        "kind.encoding if bare else None",
+        "kind.encoding if is_declared else None",
         "None",
     ),
     "edge:new old images that lack are trusted": (

@@ -119,7 +119,7 @@ _MEANINGS: dict[str, Meaning] = {
     "io.debezium.time.StructuredDuration": Meaning("INTERVAL", structured, "structured"),
     "io.debezium.time.MicroDuration": Meaning("INTERVAL", None, "interval-micros"),
     "io.debezium.time.Interval": Meaning("INTERVAL"),
-    "io.debezium.data.Json": Meaning("JSON"),
+    "io.debezium.data.Json": Meaning("JSON", None, "json"),
     "io.debezium.data.Uuid": Meaning("UUID"),
 }
 
@@ -273,7 +273,8 @@ _INTEGERS = frozenset({"int8", "int16", "int32", "int64", "int", "long"})
 _NUMBERS = _INTEGERS | {"float", "double"}
 _BYTES = frozenset({"bytes", "fixed"})
 _TEXTS = frozenset({"string"})
-_USUAL = {"JSON": "json", "INTERVAL": "interval-micros"}
+USUAL = {"JSON": "json", "INTERVAL": "interval-micros"}
+"""The usual encodings of columns, by their types."""
 _NAMES = {
     "json": frozenset({"io.debezium.data.Json"}),
     "interval-micros": frozenset({"io.debezium.time.MicroDuration"}),
@@ -356,7 +357,7 @@ def full_name(kind: str, name: str) -> str:
 def usual_name(kind: str, usual: WhenUsual) -> str | None:
     """The full name of the usual encoding of a column; None if it has none."""
     items, arrays = _items_and_depth(kind)
-    name = _USUAL.get(str(items))
+    name = USUAL.get(str(items))
     if usual == "never" or name is None:
         return None
     return name + (_NAMED if usual == "named" else _ASSUMED) + _ITEMS * arrays

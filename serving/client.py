@@ -164,7 +164,8 @@ def _refuse(status: int, body: bytes) -> NoReturn:
         problem = msgspec.json.decode(body, type=Problem)
     except msgspec.MsgspecError:
         kind = AwayError if status in _AWAY else ConfigError
-        raise kind(f"the server answers with status {status}") from None
+        hint = "Is `ikebana serve` running there? A run answers no reads."
+        raise kind(f"the server answers with status {status}", hint=hint) from None
     message = problem.error
     if status in (_NOT_CLOSED, _PAST):
         bounds = problem.since, problem.upper

@@ -290,6 +290,16 @@ def test_what_is_no_json_is_shown(value: bytes, note: str) -> None:
     assert last.startswith(f"Values are {note}: expressions have them as `value`, of type BLOB")
 
 
+@pytest.mark.parametrize(
+    ("value", "note"), [("7", "no objects"), (r'"{\"id\": 7}"', "texts of JSON: (value->>'$')")]
+)
+def test_values_without_columns_are_named(value: str, note: str) -> None:
+    """An expression has the whole value."""
+    [*_, last] = propose("orders", [Sample(b"1", value.encode())]).notes
+
+    assert last.startswith(f"Values are {note}")
+
+
 def test_a_long_topic_has_an_output_with_a_shorter_name() -> None:
     """A file with a name that Kafka refuses is not written."""
     proposal = propose("t" * 249, [Sample(b"1", b'{"a": 1}')])

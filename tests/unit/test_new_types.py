@@ -16,6 +16,7 @@ from ikebana.processor.authoring.proposing.formats import Sample
 from ikebana.processor.authoring.proposing.proposal import propose
 from ikebana.processor.cli.main import cli
 from support import recorded_mariadb
+from support.avro_messages import KnownSchemas, message
 from support.doc_blocks import ROOT
 from support.proposed import Run, run_of
 from support.recorded_mariadb import FOLDER, Recorded
@@ -114,6 +115,36 @@ def test_in_avro_a_registry_says_what_is_debezium() -> None:
     told = run_of(samples)
     assert (told.source.value_format, told.source.columns) == ("avro", ())
     assert any("--registry" in note for note in told.proposal.notes)
+
+
+@pytest.mark.parametrize("key", [b'{"id": 1}', b"Struct{id=1}"])
+def test_keys_that_are_not_in_avro_name_the_columns_of_rows_that_are(key: bytes) -> None:
+    """Of events in Avro they cannot be read: each was an error record."""
+    samples, schemas = of_mariadb("confluent")
+    run = run_of(
+        [Sample(None if each.key is None else key, each.value) for each in samples], schemas
+    )
+
+    assert (run.source.mode, run.source.key) == ("upsert", ("id",))
+    assert (len(run.rows), run.errors) == (len(run_of(samples, schemas).rows), [])
+
+
+def test_flattened_rows_in_avro_that_are_marked_as_deleted_are_gone() -> None:
+    """They were rows; what the schema names as JSON is read as such."""
+    named = {"type": "string", "connect.name": "io.debezium.data.Json"}
+    kinds = {"id": "int", "doc": named, "__op": "string", "__deleted": "string"}
+    fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
+    schema = {"type": "record", "name": "Row", "fields": fields}
+    rows = [
+        {"id": number, "doc": '{"a": 1}', "__op": op, "__deleted": deleted}
+        for number, op, deleted in ((1, "c", "false"), (2, "r", "false"), (2, "d", "true"))
+    ]
+    samples = [Sample(str(row["id"]).encode(), message(1, schema, row)) for row in rows]
+
+    run = run_of(samples, KnownSchemas({1: schema}))
+
+    assert (run.source.value_format, run.source.key) == ("changes-avro", ("id",))
+    assert (run.rows, run.errors) == ([{"id": 1, "doc": {"a": 1}}], [])
 
 
 _BYTES = b64encode((12345).to_bytes(2)).decode()

@@ -12,7 +12,7 @@ import msgspec
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Headers
 from ikebana.codecs.changes import WORDS, at, path_of
-from ikebana.codecs.column_encodings import Schema
+from ikebana.codecs.column_encodings import USUAL, Schema, WhenUsual
 from ikebana.codecs.debezium_rows import PLACEHOLDER, Unavailable
 from ikebana.codecs.encodings import of_extended_json
 from ikebana.codecs.formats import FRAMES, Format, KeyFormat
@@ -126,8 +126,8 @@ def parsed(data: bytes | None) -> Any:
         return ...
 
 
-def _key_in_json(data: bytes | None) -> Any:
-    """Parse a key as JSON; return `...` if it is none, or if others would be the same key.
+def key_in_json(data: bytes | None) -> Any:
+    """Parse a key as JSON; return `...` if it is none, or if other keys would be the same.
 
     As numbers, 1.1 and 1.10 are equal, and texts such as these are keys of different rows.
     """
@@ -148,7 +148,7 @@ def key_format(samples: Sequence[Sample], values: Format) -> KeyFormat:
     keyed = [(s.key, names_schema(s, "key")) for s in samples if s.key is not None]
     if keyed and values == "avro" and all(named or is_framed(key) for key, named in keyed):
         return "avro"
-    return "json" if all(_key_in_json(key) is not ... for key, _ in keyed) else "bytes"
+    return "json" if all(key_in_json(key) is not ... for key, _ in keyed) else "bytes"
 
 
 # Heartbeats and schema changes of a connector look like rows without an envelope.
@@ -217,36 +217,36 @@ def evidence_of(form: Format, samples: Sequence[Sample], table: str | None = Non
                 if form in LOOKS
                 else MessageEvidence(rows=[MessageRow(value)])
             )
-            key = _key_in_json(sample.key)
+            key = key_in_json(sample.key)
             keyed = key is not ... and key is not None
-            names = names_of_key(sample.key if key is ... else key)
-            seen.append(its._replace(of_kafka=names, keyed=keyed))
+            seen.append(its._replace(of_kafka=names_of_key(sample.key), keyed=keyed))
     return collect_evidence(seen, table)
 
 
 _IN_STRUCT = re.compile(rb"[{,](\w+)=").findall
 
 
-def names_of_key(key: Any) -> tuple[str, ...]:
+def names_of_key(key: bytes | None) -> tuple[str, ...]:
     """The columns that a key names: in JSON, or in the text that a StringConverter makes of it.
 
-    >>> names_of_key(["shop", "orders", [{"id": 1}, {"line": 2}]])
+    >>> names_of_key(b'["shop", "orders", [{"id": 1}, {"line": 2}]]')
     ('id', 'line')
-    >>> names_of_key({"database": "shop", "table": "orders", "pk.id": 1}), names_of_key({"id": 1})
-    (('id',), ('id',))
+    >>> names_of_key(b'{"database": "shop", "table": "orders", "pk.id": 1}')
+    ('id',)
     >>> names_of_key(b"Struct{id=1,line=2}")
     ('id', 'line')
     """
-    match key:
-        case bytes() if key.startswith(b"Struct{"):
-            return tuple(name.decode() for name in _IN_STRUCT(key))
+    names: Any = parsed(key)
+    match key if names is ... else names:
+        case bytes(text) if text.startswith(b"Struct{"):
+            return tuple(name.decode() for name in _IN_STRUCT(text))
         # Maxwell has two forms of keys.
         case [str(), str(), [*columns]] if all(isinstance(each, dict) for each in columns):
             return tuple(name for each in columns for name in each)
         case {"database": _, "table": _}:
-            return tuple(name[3:] for name in key if name.startswith("pk."))
+            return tuple(name[3:] for name in names if name.startswith("pk."))
         case dict():
-            return tuple(payload(key))
+            return tuple(payload(names))
     return ()
 
 
@@ -530,12 +530,13 @@ class ProposedColumn(NamedTuple):
 
 
 def columns_of(
-    rows: Sequence[MessageRow], *, hints: bool = False, texts: bool = False
+    rows: Sequence[MessageRow], *, hints: bool = False, usual: WhenUsual = "never"
 ) -> tuple[tuple[ProposedColumn, ...], list[str]]:
     """Infer the columns of rows, in order; also list those that are always null.
 
-    A column has the type that schemas give it, else one that takes its values.  With `texts` the
-    format takes JSON for the text of a document, unless the column says that it is not.
+    A column has the type that schemas give it, else one that takes its values.  `usual` is when
+    the format has the usual encodings: always, so that JSON without one has to say that it is no
+    text of a document; or never, so that they are declared where a schema names them.
     """
     kinds: dict[str, dict[ColumnKind, None]] = {}
     values: dict[str, list[Any]] = {}
@@ -554,13 +555,14 @@ def columns_of(
     for name, of_schema in kinds.items():
         if of_schema:
             kind = common(tuple(of_schema))
-            columns.append(ProposedColumn(name, kind.type, kind.encoding if bare else None))
+            is_declared = bare or (usual == "never" and kind.encoding in USUAL.values())
+            columns.append(ProposedColumn(name, kind.type, kind.encoding if is_declared else None))
             continue
         seen = of_values(values[name])
         if seen is None:
             unknown.append(name)
         comment = hint(values[name]) if hints else ""
         inferred = (seen or ColumnKind(JSON)).type
-        plain = "plain" if texts and inferred == JSON else None
+        plain = "plain" if usual == "always" and inferred == JSON else None
         columns.append(ProposedColumn(name, inferred, plain, comment))
     return tuple(columns), unknown

@@ -346,7 +346,7 @@ def _texts(plan: Plan, source: Input, seen: Look) -> Iterator[Notice]:
         if _type(source, column.name) != JSON or not _has_path(plan, column.name):
             continue
         values = [each for row in seen.rows if (each := row.get(column.name)) is not None]
-        if values and all(map(_holds_json, values)):
+        if values and all(map(holds_json, values)):
             words = (
                 f'{source.name}: the JSON column "{column.name}" has texts that hold JSON in '
                 f"{counted(len(values), 'row')}, so a path into it is null; declare its "
@@ -359,7 +359,7 @@ def _type(source: Input, name: str) -> str:
     return declared_by(source).type_of(name) or JSON
 
 
-def _holds_json(value: Any) -> bool:
+def holds_json(value: Any) -> bool:
     """Whether a value is a text of a JSON object or list."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
         return False

@@ -44,7 +44,7 @@ from ikebana.processor.authoring.proposing.formats import (
     value_format,
 )
 from ikebana.processor.authoring.proposing.kinds import AvroKinds, ColumnKind, of_values
-from ikebana.processor.authoring.proposing.look import columns_seen, look
+from ikebana.processor.authoring.proposing.look import columns_seen, holds_json, look
 from ikebana.processor.base.offsets import LONGEST_TOPIC, progress_topic
 from ikebana.processor.base.texts import counted
 from ikebana.processor.linear.json_text import JSON
@@ -101,10 +101,11 @@ def evidence_of_avro(
     seen = [reader.seen(sample) for sample in samples if sample.value]
     if not any(its.rows for _, its in seen) and reader.unread.endswith("PROTOBUF"):
         return _evidence_of_protobuf(samples, schemas)
-    form: Format = (
-        "debezium-avro" if any(each_form == "debezium-avro" for each_form, _ in seen) else "avro"
-    )
-    its_seen = [its for each_form, its in seen if each_form == form]
+    forms: Sequence[Format] = ("debezium-avro", "changes-avro", "avro")
+    form = next(each for each in forms if each in {"avro", *(form for form, _ in seen)})
+    # Rows from before they had a mark of deleted ones have the same columns.
+    alike = ("avro", form) if form == "changes-avro" else (form,)
+    its_seen = [its for each_form, its in seen if each_form in alike]
     # Numbers of Java look like the ids of schemas, so keys have to be read.
     is_avro = any(its.keyed or not its.rows for its in its_seen)
     key = key_format(samples, "avro" if is_avro else "json")
@@ -154,14 +155,20 @@ class _Reader:
         if not isinstance(value, dict):
             return "avro", MessageEvidence()
         key = self._key(sample)
-        keyed, of_kafka = key is not None, names_of_key(key)
+        keyed = key is not None
+        of_kafka = tuple(key) if isinstance(key, dict) else names_of_key(sample.key)
         if is_envelope(fields):
             images = kinds.fields(fields.get("after")) or kinds.fields(fields.get("before"))
             its = event(value, {name: kinds.of(kind) for name, kind in images.items()})
             return "debezium-avro", its._replace(of_kafka=of_kafka, keyed=keyed)
-        of = {name: kinds.of(kind) for name, kind in fields.items()}
-        return "avro", MessageEvidence(
-            rows=[MessageRow(value, of)], of_kafka=of_kafka, keyed=keyed
+        # A flattened row that is marked as deleted is none.
+        options = {"deleted": "__deleted", "op": "__op"} if "__deleted" in fields else {}
+        options = {name: of for name, of in options.items() if of in fields}
+        marks = options.values()
+        of = {name: kinds.of(kind) for name, kind in fields.items() if name not in marks}
+        row = {name: of for name, of in value.items() if name not in marks}
+        return "changes-avro" if options else "avro", MessageEvidence(
+            rows=[MessageRow(row, of)], of_kafka=of_kafka, keyed=keyed, options=options
         )
 
     def _schema(self, number: int | str) -> tuple[AvroKinds, dict[str, Any]]:
@@ -305,11 +312,14 @@ def _declared(proposal: Proposal, evidence: Evidence, samples: Sequence[Sample])
     columns, unknown = columns_of(
         evidence.rows,
         hints=bare and traits.kind == "changes",
-        texts=traits.usual_encodings == "always",
+        usual=traits.usual_encodings,
     )
     proposal = _keyed(replace(proposal, columns=columns), traits, evidence, samples)
+    there = [sample.value for sample in samples if sample.value is not None]
     if form == "bytes":
-        proposal = proposal.noting(_no_json([s.value for s in samples if s.value is not None]))
+        proposal = proposal.noting(_no_json(there))
+    if form == "json" and there and not evidence.rows:
+        proposal = proposal.noting(_no_objects(there))
     if unknown:
         names = ", ".join(unknown)
         proposal = proposal.noting(f"Of {names} only nulls were seen: JSON stands for any type.")
@@ -336,6 +346,13 @@ def _no_json(values: Sequence[bytes]) -> str:
     except UnicodeDecodeError:
         return f"Values are neither JSON nor text: {end}."
     return f"Values are no JSON, such as {text[:40]!r}: {end}; decode(value) is the text."
+
+
+def _no_objects(values: Sequence[bytes]) -> str:
+    """Say how expressions have values that are JSON, but no objects with columns."""
+    if all(map(holds_json, map(parsed, values))):
+        return "Values are texts of JSON: (value->>'$')::JSON->>'name' is a field of one."
+    return "Values are no objects: expressions have them as `value`, of type JSON."
 
 
 def _keyed(
@@ -367,7 +384,10 @@ def _keyed(
     if of_messages := _key_columns(proposal, evidence):
         note = "The key's columns are the fields of the messages' keys."
         return replace(proposal, key_columns=of_messages).noting(note)
-    must_have_columns = traits.key_from == "columns" or proposal.key == "bytes"
+    unreadable = proposal.key == "bytes" or (traits.keys_alike and proposal.key != "avro")
+    must_have_columns = traits.key_from == "columns" or (
+        unreadable and any(sample.key is not None for sample in samples)
+    )
     if traits.old_images and not evidence.imageless and not must_have_columns:
         return replace(proposal, mode="diffs").noting(
             "Messages name no key: rows are told apart by their old images (mode: diffs), so the "
