@@ -237,7 +237,8 @@ class Birth(msgspec.Struct, frozen=True):
     * `generations`, `generations_before`: the names that have been used (`edits_resolved`), now
       and before the last edit.
     * `released`: the parts of the state that removed operators leave to be deleted.
-    * `last_edit`: the last edit as described (`edit_plan.last_edit`), empty if there was none.
+    * `last_edit`: the description of the last edit (`edit_description.last_edit`), empty without
+      one.
     """
 
     id: str

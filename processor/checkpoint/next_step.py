@@ -31,8 +31,8 @@ from typing import Literal, NamedTuple, Protocol
 from ikebana.errors import CheckpointError
 from ikebana.processor.base.transition import Stage
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, Logged
-from ikebana.processor.checkpoint.edit_plan import Finishing
-from ikebana.processor.checkpoint.evolution import (
+from ikebana.processor.checkpoint.edit_description import Finishing
+from ikebana.processor.checkpoint.recorded_plan import (
     ImpossibleEditError,
     NextPlan,
     plan_as_run,

@@ -21,7 +21,7 @@ from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.texts import generation, shown
 from ikebana.processor.building.pipeline import is_reference, pipeline_named
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
-from ikebana.processor.checkpoint.evolution import plan_if_readable
+from ikebana.processor.checkpoint.recorded_plan import plan_if_readable
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics.input_codec import needs_registry
 from ikebana.processor.watching.reports import Watcher
@@ -211,12 +211,12 @@ def columns_to_add(plan: Plan, settings: Settings) -> dict[str, Declarations]:
 
 def _editable(result: ConfiguredPlan) -> ConfiguredPlan:
     """The pipeline itself.  Raises: ConfigError, if its checkpoint cannot continue with it."""
+    from ikebana.processor.checkpoint.describing_edits import describe
     from ikebana.processor.checkpoint.next_step import Desired, observed_at
-    from ikebana.processor.checkpoint.planned_edit import planned
 
     plan, settings = result
     observed = observed_at(Checkpoint(settings.checkpoint))
-    edit = planned(settings.checkpoint, observed, Desired(plan.portable(), settings.shards))
+    edit = describe(settings.checkpoint, observed, Desired(plan.portable(), settings.shards))
     for refusal in edit.refused:
         raise ConfigError(f"{refusal.path}: {refusal.reason}")
     return result

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ikebana.processor.authoring.proposing.proposal import Declarations
     from ikebana.processor.authoring.settings import Settings
     from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, StateFigures
-    from ikebana.processor.checkpoint.edit_plan import EditPlan
+    from ikebana.processor.checkpoint.edit_description import EditDescription
     from ikebana.processor.cli.pipeline_argument import PipelineArgument
     from ikebana.processor.planning.plan import Plan
 
@@ -115,7 +115,7 @@ def plan_command(
     # Imported here, so that `--help` does not wait for DuckDB.
     import msgspec
 
-    from ikebana.processor.checkpoint.edit_plan import EXIT_STATUS
+    from ikebana.processor.checkpoint.edit_description import EXIT_STATUS
     from ikebana.processor.cli.pipeline_argument import PipelineArgument, newest_columns
 
     # No broker is asked, so a module without brokers is fine.
@@ -128,7 +128,7 @@ def plan_command(
             raise click.UsageError("--latest-schemas is for a pipeline file")
         columns = newest_columns(plan, settings)
         plan, settings = pipeline.read(columns)
-    edit = edit_plan_of(plan.portable(), settings, count=count)
+    edit = edit_description_of(plan.portable(), settings, count=count)
     refused = (
         msgspec.structs.replace(each, line=pipeline.line_of(each.path)) for each in edit.refused
     )
@@ -163,19 +163,21 @@ def _print_columns(columns: "Mapping[str, Declarations]") -> None:
     click.echo()
 
 
-def edit_plan_of(plan: "Plan", settings: "Settings", *, count: bool | None = False) -> "EditPlan":
+def edit_description_of(
+    plan: "Plan", settings: "Settings", *, count: bool | None = False
+) -> "EditDescription":
     """The edit that a run of this plan is; `count` is the option --count.
 
     Raises: CheckpointError, if the checkpoint cannot be read.
     """
     from ikebana.processor.checkpoint.checkpoint import Checkpoint
+    from ikebana.processor.checkpoint.describing_edits import describe
     from ikebana.processor.checkpoint.next_step import Desired, observed_at
-    from ikebana.processor.checkpoint.planned_edit import planned
 
     checkpoint = Checkpoint(settings.checkpoint)
     observed = observed_at(checkpoint)
     figures = None if observed is None else _figures(checkpoint, observed.birth, count=count)
-    return planned(settings.checkpoint, observed, Desired(plan, settings.shards), figures)
+    return describe(settings.checkpoint, observed, Desired(plan, settings.shards), figures)
 
 
 def require_unchanged(plan: "Plan", settings: "Settings") -> None:
@@ -185,7 +187,7 @@ def require_unchanged(plan: "Plan", settings: "Settings") -> None:
     """
     from ikebana.processor.explain.text import edit_lines
 
-    edit = edit_plan_of(plan.portable(), settings)
+    edit = edit_description_of(plan.portable(), settings)
     if edit.is_new or edit.result == "nothing":
         return
     text = "\n".join(line.text for line in edit_lines(edit))
@@ -214,12 +216,12 @@ def _figures(checkpoint: "Checkpoint", birth: "Birth", *, count: bool | None) ->
         return count_state(layout, birth.shards, lambda more: bar.update(task, advance=more))
 
 
-def _print(plan: "EditPlan") -> None:
+def _print(description: "EditDescription") -> None:
     from rich.console import Console
     from rich.text import Text
 
     from ikebana.processor.explain.text import edit_lines
 
     console = Console(highlight=False)
-    for line in edit_lines(plan):
+    for line in edit_lines(description):
         console.print(Text(line.text, style=_STYLES[line.tone]), soft_wrap=True)

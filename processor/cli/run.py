@@ -129,7 +129,7 @@ def serving_metrics(
         yield None
         return
     # Imported here, since most runs do not serve them.
-    from ikebana.processor.checkpoint.edit_plan import last_edit
+    from ikebana.processor.checkpoint.edit_description import last_edit
     from ikebana.processor.watching.answering import serving
     from ikebana.processor.watching.health import Health, HealthLimits
     from ikebana.processor.watching.monitor import Monitor

@@ -20,10 +20,10 @@ from ikebana.processor.checkpoint.checkpoint import (
     Logged,
     birth_of,
 )
-from ikebana.processor.checkpoint.edit_plan import EditPlan, Rescaled, recorded
-from ikebana.processor.checkpoint.evolution import edit_to, ineffective_hints
+from ikebana.processor.checkpoint.describing_edits import describe
+from ikebana.processor.checkpoint.edit_description import EditDescription, Rescaled, with_last_edit
 from ikebana.processor.checkpoint.next_step import Desired, Observed, StartStep, observed_of, start
-from ikebana.processor.checkpoint.planned_edit import planned
+from ikebana.processor.checkpoint.recorded_plan import edit_to, ineffective_hints
 from ikebana.processor.checkpoint.rescale import former_layouts, rescaled
 from ikebana.processor.kafka import client, own_topics, rights
 from ikebana.processor.kafka.inputs import Inputs, refuse_lost
@@ -46,7 +46,7 @@ def opened(
     plan: Plan,
     settings: Settings,
     on_step: Callable[[str], None],
-    on_edit: Callable[[EditPlan], None],
+    on_edit: Callable[[EditDescription], None],
     *,
     incarnation: int = 0,
     tasks: int = 0,
@@ -92,7 +92,7 @@ class KafkaWorld:
         desired: Desired,
         settings: Settings,
         on_step: Callable[[str], None],
-        on_edit: Callable[[EditPlan], None],
+        on_edit: Callable[[EditDescription], None],
         incarnation: int = 0,
     ) -> None:
         self._desired, self._settings = desired, settings
@@ -201,9 +201,9 @@ class KafkaWorld:
         for line in self._reading:
             self._on_step(line)
 
-    def _edit(self) -> EditPlan:
+    def _edit(self) -> EditDescription:
         """The difference to the last run."""
-        return planned(self._settings.checkpoint, self._observed, self._desired)
+        return describe(self._settings.checkpoint, self._observed, self._desired)
 
     def _demand(self, step: StartStep) -> list[str]:
         """Check that the plan can read what the state does not have; say which outputs it reads.
@@ -239,7 +239,7 @@ class KafkaWorld:
             raise _changed(self._checkpoint)
         if birth != self._birth:
             if birth.edits > before.edits:
-                birth = recorded(birth, self._edit())
+                birth = with_last_edit(birth, self._edit())
             self._checkpoint.write(birth)
             self._birth = birth
         self._checkpoint.layout(birth).forget_nothing()

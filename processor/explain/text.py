@@ -9,7 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from ikebana.processor.base.texts import counted, moment, printable
-from ikebana.processor.checkpoint.edit_plan import Does, EditedKind, EditPlan, FillSource, PartPlan
+from ikebana.processor.checkpoint.edit_description import (
+    Does,
+    EditDescription,
+    EditedKind,
+    FillSource,
+    PartChange,
+)
 from ikebana.processor.explain import estimates
 from ikebana.processor.explain.estimates import Work
 from ikebana.processor.explain.explanation import ALL, MEANINGS, Cost, Explanation
@@ -199,40 +205,40 @@ class Line(NamedTuple):
     tone: Tone = "plain"
 
 
-def edit_lines(plan: EditPlan) -> Iterator[Line]:
+def edit_lines(description: EditDescription) -> Iterator[Line]:
     """Describe the edit by sections; the last lines count the parts by their fates."""
-    where = f"pipeline {plan.pipeline}, checkpoint {printable(plan.checkpoint)}"
-    if plan.frontier is not None:
-        where += f", frontier {moment(plan.frontier)}"
+    where = f"pipeline {description.pipeline}, checkpoint {printable(description.checkpoint)}"
+    if description.frontier is not None:
+        where += f", frontier {moment(description.frontier)}"
     yield Line(where, "heading")
     for kind, title in _SECTIONS.items():
-        parts = [part for part in plan.parts if part.kind == kind]
+        parts = [part for part in description.parts if part.kind == kind]
         if parts:
             yield Line("")
             yield Line(title, "heading")
             yield from _rows(parts)
-    yield from _refusals(plan)
-    if first := plan.before_that():
+    yield from _refusals(description)
+    if first := description.before_that():
         yield Line("")
         yield Line("before that", "heading")
         yield from (Line(text) for words in first for text in _wrapped(words, "  ", "  "))
-    yield from _state(plan)
+    yield from _state(description)
     yield Line("")
-    yield Line(closing(plan), "heading")
+    yield Line(closing(description), "heading")
 
 
-def closing(plan: EditPlan) -> str:
+def closing(description: EditDescription) -> str:
     """Summarise the result in a line."""
-    if plan.refused:
-        return f"refused, for {counted(len(plan.refused), 'reason')}"
-    if plan.is_new:
-        return f"there is no checkpoint yet, all is new: {plan.summary()}"
-    if not plan.edited:
-        return "nothing else changes" if plan.rescaled is not None else "nothing changes"
-    return plan.summary()
+    if description.refused:
+        return f"refused, for {counted(len(description.refused), 'reason')}"
+    if description.is_new:
+        return f"there is no checkpoint yet, all is new: {description.summary()}"
+    if not description.edited:
+        return "nothing else changes" if description.rescaled is not None else "nothing changes"
+    return description.summary()
 
 
-def _rows(parts: Sequence[PartPlan]) -> Iterator[Line]:
+def _rows(parts: Sequence[PartChange]) -> Iterator[Line]:
     names = max(len(_name(part)) for part in parts)
     types = max(len(part.type) for part in parts)
     for part in parts:
@@ -253,11 +259,11 @@ def _rows(parts: Sequence[PartPlan]) -> Iterator[Line]:
         )
 
 
-def _name(part: PartPlan) -> str:
+def _name(part: PartChange) -> str:
     return printable(part.name)
 
 
-def _effect(part: PartPlan) -> str:
+def _effect(part: PartChange) -> str:
     """Describe the effect of the edit on a part."""
     words = [_word(part)]
     if part.was is not None and part.does != "renamed":
@@ -272,7 +278,7 @@ def _effect(part: PartPlan) -> str:
     return ", ".join(words)
 
 
-def _word(part: PartPlan) -> str:
+def _word(part: PartChange) -> str:
     if part.kind == "output":
         return {
             "everything": f'new, topic "{part.topic}" begins with all that there is',
@@ -283,7 +289,7 @@ def _word(part: PartPlan) -> str:
     return _plain(part)
 
 
-def _plain(part: PartPlan) -> str:
+def _plain(part: PartChange) -> str:
     if part.does == "stays":
         return "as before"
     return f"renamed, was {part.was}" if part.does == "renamed" else part.does
@@ -301,20 +307,20 @@ def _origin(origin: FillSource) -> str:
     return words if origin.rows is None else f"{words} ({counted(origin.rows, 'row')})"
 
 
-def _refusals(plan: EditPlan) -> Iterator[Line]:
-    if plan.refused:
+def _refusals(description: EditDescription) -> Iterator[Line]:
+    if description.refused:
         yield Line("")
         yield Line("refused", "heading")
-    for each in plan.refused:
+    for each in description.refused:
         at = each.path if each.line is None else f"{each.path} (line {each.line})"
         whole = f"{at} {each.reason}".lstrip()
         yield from (Line(text, "refused") for text in _wrapped(whole, "  ! ", "    "))
         yield from (Line(text) for text in _wrapped(each.remedy, "      ", "      "))
 
 
-def _state(plan: EditPlan) -> Iterator[Line]:
-    state = plan.state
-    if state is None or plan.result != "changes":
+def _state(description: EditDescription) -> Iterator[Line]:
+    state = description.state
+    if state is None or description.result != "changes":
         return
     yield Line("")
     yield Line("state", "heading")

@@ -26,13 +26,13 @@ from ikebana.processor.base.notices import Check, checked, refused
 from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.base.texts import counted, shown
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, Logged, birth_of
-from ikebana.processor.checkpoint.evolution import (
+from ikebana.processor.checkpoint.describing_edits import describe
+from ikebana.processor.checkpoint.next_step import Desired, Observed, next_step, observed_at
+from ikebana.processor.checkpoint.recorded_plan import (
     edit_to,
     ineffective_hints,
     with_checkpoint_names,
 )
-from ikebana.processor.checkpoint.next_step import Desired, Observed, next_step, observed_at
-from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.checkpoint.takeover import history
 from ikebana.processor.kafka import client, inputs, own_topics, topics, transactions
@@ -106,7 +106,7 @@ def of_checkpoint(plan: Plan, settings: Settings) -> Iterator[Check]:
         step = next_step(observed, desired)
         if isinstance(step, Refusal):
             raise step.error()
-        gist = planned(settings.checkpoint, observed, desired).gist()
+        gist = describe(settings.checkpoint, observed, desired).gist()
         changes = "; ".join(gist) or "the plan and the number of shards are the checkpoint's"
         hints = ineffective_hints(observed.birth, plan)
         return (

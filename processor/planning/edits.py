@@ -344,7 +344,7 @@ def branches_of(plan: Plan, root: str) -> tuple[Branch, ...]:
 
 
 @lru_cache(maxsize=8)
-def edit_of(before: Plan, after: Plan) -> Edit:
+def edit_between(before: Plan, after: Plan) -> Edit:
     """Compare two plans with the names of parts in the checkpoint."""
     old, new = set(progress.edges(before)), set(progress.edges(after))
     staying = old & new
@@ -398,7 +398,7 @@ class EditProblem(NamedTuple):
         return f"{self.instead}; or leave {self.path} as it was, or {START_ANEW}."
 
 
-def problems(edit: Edit, used: Mapping[str, int], user_plan: Plan) -> Iterator[EditProblem]:
+def edit_problems(edit: Edit, used: Mapping[str, int], user_plan: Plan) -> Iterator[EditProblem]:
     """Yield each reason why an edit cannot be made on the checkpoint.
 
     `used` has the last generations before the edit.  `user_plan` is the new plan with the names of

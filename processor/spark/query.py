@@ -27,7 +27,7 @@ from ikebana.processor.base.processes import collect_now_and_then
 from ikebana.processor.base.texts import shown
 from ikebana.processor.checkpoint.checkpoint import Birth, CheckpointFiles
 from ikebana.processor.checkpoint.commits import Marker, reports_of
-from ikebana.processor.checkpoint.evolution import edit_under_way
+from ikebana.processor.checkpoint.recorded_plan import edit_under_way
 from ikebana.processor.engine.opening import Opened, opened
 from ikebana.processor.engine.task import Job, encode_state
 from ikebana.processor.kafka import client, progress_topic

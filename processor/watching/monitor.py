@@ -38,7 +38,7 @@ from ikebana.processor.base import notices
 from ikebana.processor.base.fast_paths import FastPath, missed_owners
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.record_notes import MessagePlace, Noted, NotedKind, NotedRecord
-from ikebana.processor.checkpoint.edit_plan import EditPlan
+from ikebana.processor.checkpoint.edit_description import EditDescription
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.batch_selection import InputsState
 from ikebana.processor.watching import console, metrics
@@ -62,7 +62,7 @@ from ikebana.processor.watching.reports import (
 from ikebana.processor.watching.sinks import FiguresOfSinks, SinkFigures, no_sinks
 
 if TYPE_CHECKING:
-    from ikebana.processor.checkpoint.edit_plan import EditPlan
+    from ikebana.processor.checkpoint.edit_description import EditDescription
 
 # The notes of a run since it began: how many records were late, drifted or made errors.
 #
@@ -331,7 +331,7 @@ def filling_figures(filling: Filling, keys: int) -> FillingFigures:
 
 
 def edit_figures(
-    edit: EditPlan | None,
+    edit: EditDescription | None,
     filling: FillingFigures | None,
     frontiers: Mapping[str, int],
     *,
@@ -379,7 +379,7 @@ class Monitor(Watcher):
         self,
         plan: Plan,
         health: Health,
-        last_edit: "Callable[[], EditPlan | None]" = nothing,
+        last_edit: "Callable[[], EditDescription | None]" = nothing,
         sinks: SinksOfRun = ({}, no_sinks),
     ) -> None:
         """Watch a run; `last_edit` reads the last edit of its checkpoint."""
@@ -404,17 +404,17 @@ class Monitor(Watcher):
         self._notes, self._history, self._hot = Notes(), SampleHistory(), HotSeries()
         self._notices = Notices()
         self._last_edit = functools.cache(last_edit)
-        self._to_come: EditPlan | None = None
+        self._to_come: EditDescription | None = None
         self._take(metrics.of_plan(plan))
 
     def step(self, what: str) -> None:
         """Record the current step of the start."""
         self._health.step(what)
 
-    def edit(self, plan: "EditPlan") -> None:
+    def edit(self, description: "EditDescription") -> None:
         """Record that the plan has changed; batches then report the progress of the edit."""
-        if plan.edited:
-            self._to_come = plan
+        if description.edited:
+            self._to_come = description
 
     def started(self, start: RunStart) -> None:
         """Record that the pipeline has been taken over and its query started."""

@@ -26,7 +26,7 @@ from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.topics.batch_selection import InputsState
 
 if TYPE_CHECKING:
-    from ikebana.processor.checkpoint.edit_plan import EditPlan
+    from ikebana.processor.checkpoint.edit_description import EditDescription
 
 
 def nothing() -> None:
@@ -56,7 +56,7 @@ class Watcher:
     def step(self, what: str) -> None:
         """Handle a step of the start."""
 
-    def edit(self, plan: "EditPlan") -> None:
+    def edit(self, description: "EditDescription") -> None:
         """Handle a change of the plan, with which the run is about to continue."""
 
     def started(self, start: RunStart) -> None:
@@ -82,9 +82,9 @@ class Watchers(Watcher):
         for each in self._watchers:
             each.step(what)
 
-    def edit(self, plan: "EditPlan") -> None:
+    def edit(self, description: "EditDescription") -> None:
         for each in self._watchers:
-            each.edit(plan)
+            each.edit(description)
 
     def started(self, start: RunStart) -> None:
         for each in self._watchers:
@@ -340,9 +340,9 @@ class BatchDisplay(Watcher):
         else:
             self.say(f"{what} …")
 
-    def edit(self, plan: "EditPlan") -> None:
+    def edit(self, description: "EditDescription") -> None:
         """Summarise an edit of the plan in a few lines."""
-        for line in plan.gist():
+        for line in description.gist():
             self.say(f"{self._plan.name}: {line}")
 
     def started(self, start: RunStart) -> None:

@@ -8,7 +8,7 @@ import pytest
 from ikebana import Input, Linear, Output, Plan, Upsert, steps
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
-from ikebana.processor.checkpoint.edit_plan import EditPlan, last_edit
+from ikebana.processor.checkpoint.edit_description import EditDescription, last_edit
 from ikebana.processor.engine.opening import opened
 from ikebana.processor.kafka.broker import Broker
 from support.pipeline_processes import create
@@ -37,8 +37,8 @@ def test_the_last_edit_is_recorded(
     kafka = {"bootstrap.servers": broker.bootstrap_servers}
     settings = Settings(checkpoint=str(tmp_path), kafka=kafka, shards=1)
 
-    def start(at_least: int) -> EditPlan | None:
-        told: list[EditPlan] = []
+    def start(at_least: int) -> EditDescription | None:
+        told: list[EditDescription] = []
         opened(_plan(name, at_least), settings, on_step=lambda _: None, on_edit=told.append)
         return told[-1] if told else None
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint import parts as kept
-from ikebana.processor.checkpoint.evolution import edit_of
+from ikebana.processor.checkpoint.recorded_plan import edit_of
 from ikebana.processor.engine import replaying
 from ikebana.processor.planning.plan import ERRORS
 from ikebana.processor.topics.messages import Message

@@ -4,7 +4,7 @@ from collections import Counter
 
 from ikebana import Plan
 from ikebana.processor.authoring.pipeline import parse
-from ikebana.processor.planning.edits import Edit, edit_of
+from ikebana.processor.planning.edits import Edit, edit_between
 from ikebana.testing import Run
 from support.sums import summed
 
@@ -28,7 +28,7 @@ def edited(run: Run, plan: Plan | str) -> Edit:
     """Go on with another plan, or that of a text; what changes."""
     before = run.plan
     run.restart(plan_of(plan) if isinstance(plan, str) else plan)
-    return edit_of(before, run.plan)
+    return edit_between(before, run.plan)
 
 
 def collection(run: Run, output: str, as_of: int | None = None) -> Collection:

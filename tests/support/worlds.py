@@ -18,9 +18,9 @@ from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
 from ikebana.processor.checkpoint.commits import Marker, reports_of
-from ikebana.processor.checkpoint.edit_plan import EditPlan
+from ikebana.processor.checkpoint.describing_edits import describe
+from ikebana.processor.checkpoint.edit_description import EditDescription
 from ikebana.processor.checkpoint.next_step import Desired, Observed, StartStep, World, start
-from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.engine import task
 from ikebana.processor.engine.opening import KafkaWorld, Opened
 from ikebana.processor.engine.testing.run import MemoryWorld
@@ -53,7 +53,7 @@ class Started(NamedTuple):
 
     taken: list[str]
     step: StartStep
-    plan: EditPlan
+    plan: EditDescription
 
     @property
     def steps(self) -> list[str]:
@@ -67,7 +67,7 @@ class _Watched:
     def __init__(self, world: World, meanwhile: Callable[[], None] | None) -> None:
         self._world, self._meanwhile = world, meanwhile
         self.taken: list[str] = []
-        self.plan: EditPlan | None = None
+        self.plan: EditDescription | None = None
 
     def look(self) -> Observed:
         return self._world.look()
@@ -86,7 +86,7 @@ class _Watched:
 def started(world: World, desired: Desired, meanwhile: Callable[[], None] | None) -> Started:
     """Start, and tell what was planned and done."""
     watched = _Watched(world, meanwhile)
-    plan = planned("c", world.look(), desired)
+    plan = describe("c", world.look(), desired)
     step = start(watched, desired)
     return Started(watched.taken, step, plan)
 

@@ -9,7 +9,7 @@ from ikebana import Input, Output, Plan, Upsert
 from ikebana.errors import LostError
 from ikebana.processor.base.fast_paths import FastPath
 from ikebana.processor.base.notices import Notice
-from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource, PartPlan
+from ikebana.processor.checkpoint.edit_description import EditDescription, FillSource, PartChange
 from ikebana.processor.topics.batch_selection import InputsState
 from ikebana.processor.watching.reports import BatchDisplay, BatchReport, Filling, RunStart, _Bar
 
@@ -111,13 +111,13 @@ def test_the_bar_is_of_what_is_filled_as_long_as_that_takes(
 def test_an_edit_is_told_in_lines_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     """Its gist, as `ikebana plan` has it."""
     parts = (
-        PartPlan(
+        PartChange(
             "operator", "totals", "replaced", filled_from=(FillSource("state", "order", 12),)
         ),
-        PartPlan("output", "t", "replaced", shows="difference", topic="t"),
+        PartChange("output", "t", "replaced", shows="difference", topic="t"),
     )
     with BatchDisplay(PLAN, once=True) as display:
-        display.edit(EditPlan("p", "c", edited=True, parts=parts, frontier=7))
+        display.edit(EditDescription("p", "c", edited=True, parts=parts, frontier=7))
 
     assert capsys.readouterr().err.splitlines() == [
         "p: the plan changes at frontier 7: 2 replaced; 1 output gets the difference",

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from ikebana.codecs.errors import error_record
 from ikebana.processor.authoring.proposing.look import ColumnsSeen
-from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource, PartPlan
+from ikebana.processor.checkpoint.edit_description import EditDescription, FillSource, PartChange
 from ikebana.processor.kafka.records import Record
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import console
@@ -35,16 +35,16 @@ PLAN = Plan(
     error_topic="errors",
     time="ingest",
 )
-EDIT = EditPlan(
+EDIT = EditDescription(
     "shop",
     "./checkpoint",
     edited=True,
     frontier=40,
     parts=(
-        PartPlan("operator", "current", "new", filled_from=(FillSource("topic", "orders"),)),
-        PartPlan("operator", "totals", "dropped", "reduce", why="its state is released"),
-        PartPlan("operator", "other", "stays", "upsert"),
-        PartPlan("output", "out", "replaced", "diff", shows="difference", topic="orders.diffs"),
+        PartChange("operator", "current", "new", filled_from=(FillSource("topic", "orders"),)),
+        PartChange("operator", "totals", "dropped", "reduce", why="its state is released"),
+        PartChange("operator", "other", "stays", "upsert"),
+        PartChange("output", "out", "replaced", "diff", shows="difference", topic="orders.diffs"),
     ),
 )
 VIEWS = {

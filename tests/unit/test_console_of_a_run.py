@@ -17,7 +17,7 @@ from ikebana.processor.authoring.proposing.look import ColumnsSeen, UndeclaredCo
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.record_notes import MessagePlace, Noted
 from ikebana.processor.checkpoint.commits import Marker
-from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource, PartPlan
+from ikebana.processor.checkpoint.edit_description import EditDescription, FillSource, PartChange
 from ikebana.processor.kafka.records import Record
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import guard
@@ -319,16 +319,16 @@ def test_without_tokens_no_record_is_shown(browser: Browser) -> None:
         assert page.get_by_role("button", name="Show").count() == 0
 
 
-EDIT = EditPlan(
+EDIT = EditDescription(
     "shop",
     "./checkpoint",
     edited=True,
     frontier=1_790_000_000_000,
     parts=(
-        PartPlan("operator", "current", "stays", "upsert"),
-        PartPlan("operator", "people", "new", filled_from=(FillSource("topic", "customers"),)),
-        PartPlan("operator", "totals", "dropped", "reduce", why="its state is released"),
-        PartPlan(
+        PartChange("operator", "current", "stays", "upsert"),
+        PartChange("operator", "people", "new", filled_from=(FillSource("topic", "customers"),)),
+        PartChange("operator", "totals", "dropped", "reduce", why="its state is released"),
+        PartChange(
             "output",
             "open_orders",
             "replaced",

@@ -8,7 +8,7 @@ import pytest
 
 from ikebana import Plan
 from ikebana.errors import CheckpointError, RecordError
-from ikebana.processor.planning.edits import edit_of
+from ikebana.processor.planning.edits import edit_between
 from ikebana.processor.planning.plan import ERRORS
 from ikebana.testing import Run, Topics
 from support import edited_runs
@@ -374,4 +374,4 @@ def test_only_an_edit_with_which_such_errors_end_reads_the_error_topic() -> None
     some = {**outputs, "some": "{from: some, topic: some}"}
     shown = plan_of(["orders"], {**ORDER, "some": f"{{linear: order, where: {FAILING}}}"}, some)
     for one, other in ((before, shown), (shown, before)):
-        assert not edit_of(one, other).read_back
+        assert not edit_between(one, other).read_back

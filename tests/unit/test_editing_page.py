@@ -7,8 +7,8 @@ import pytest
 
 import flights
 from ikebana.processor.authoring.pipeline import parse
+from ikebana.processor.checkpoint.describing_edits import describe
 from ikebana.processor.checkpoint.next_step import Desired
-from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.cli import demo
 from ikebana.processor.engine.testing.run import MemoryWorld
 from ikebana.testing import Run
@@ -34,7 +34,7 @@ def test_the_page_is_what_happens(days: Any) -> None:
     for document, (plan, settings, *_) in zip(documents[1:], plans[1:], strict=True):
         observed = MemoryWorld(run, settings.shards).look()
         desired = Desired(plan.portable(), settings.shards)
-        told.append(planned("./delays", observed, desired).summary())
+        told.append(describe("./delays", observed, desired).summary())
         run.restart(plan.portable(), shards=settings.shards)
         run.read(limit=1_000)
         for output, rows in expected(document, days).items():

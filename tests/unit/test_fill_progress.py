@@ -11,7 +11,7 @@ from ikebana.processor.engine import replaying
 from ikebana.processor.engine.dataflow import Emitted
 from ikebana.processor.engine.editing import Editing, portion
 from ikebana.processor.engine.task import fill_progress
-from ikebana.processor.planning.edits import Edit, edit_of
+from ikebana.processor.planning.edits import Edit, edit_between
 from ikebana.testing import Run
 from support.edited_shops import FIRST, JOINED, plan_of
 
@@ -25,7 +25,7 @@ def emitted(**changed: Any) -> Emitted:
 @pytest.fixture
 def edit() -> Edit:
     """A filter is another one, and a second input is joined."""
-    return edit_of(plan_of(FIRST), plan_of(JOINED.replace("quantity > 3", "quantity > 5")))
+    return edit_between(plan_of(FIRST), plan_of(JOINED.replace("quantity > 3", "quantity > 5")))
 
 
 def test_a_shard_says_in_which_part_it_is_and_how_many_keys_it_took(
@@ -63,7 +63,7 @@ def test_parts_come_first_and_then_joins(edit: Edit) -> None:
 
 def test_an_edit_without_anything_to_fill_says_nothing() -> None:
     """Its one batch has no part; and a join that began before any time is one by itself."""
-    same = edit_of(plan_of(FIRST), plan_of(FIRST))
+    same = edit_between(plan_of(FIRST), plan_of(FIRST))
 
     assert fill_progress(same, emitted(filled=(0, 0)), Transition(1, 9, Stage.FILL)) is None
     assert fill_progress(None, emitted(), Transition(1, 0, Stage.JOIN, joins=["named"])) == (

@@ -9,10 +9,14 @@ from ikebana import Plan
 from ikebana.errors import CheckpointError
 from ikebana.processor.base.transition import Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, Logged, birth_of
-from ikebana.processor.checkpoint.edit_plan import EditPlan, last_edit, recorded
-from ikebana.processor.checkpoint.evolution import birth_after, without_unlogged_edit
+from ikebana.processor.checkpoint.describing_edits import describe
+from ikebana.processor.checkpoint.edit_description import (
+    EditDescription,
+    last_edit,
+    with_last_edit,
+)
 from ikebana.processor.checkpoint.next_step import Desired, Observed
-from ikebana.processor.checkpoint.planned_edit import planned
+from ikebana.processor.checkpoint.recorded_plan import birth_after, without_unlogged_edit
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.watching.monitor import edit_figures, filling_figures
 from ikebana.processor.watching.reports import Filling
@@ -28,8 +32,8 @@ def _edited(folder: Path) -> tuple[Birth, Plan]:
     return birth_after(birth_of(str(folder), before, 2, start), after), after
 
 
-def edit_to(birth: Birth, plan: Plan) -> EditPlan:
-    return planned("./c", Observed(birth, Logged(None, -1, -1)), Desired(plan, 2))
+def edit_to(birth: Birth, plan: Plan) -> EditDescription:
+    return describe("./c", Observed(birth, Logged(None, -1, -1)), Desired(plan, 2))
 
 
 def test_it_is_described_as_the_plan_command_did(tmp_path: Path) -> None:
@@ -37,7 +41,7 @@ def test_it_is_described_as_the_plan_command_did(tmp_path: Path) -> None:
     birth, after = _edited(tmp_path)
     begins = birth_of(str(tmp_path), plan_of(FIRST), 2, birth.start)
     told = msgspec.structs.replace(edit_to(begins, after), frontier=40)
-    Checkpoint(str(tmp_path)).write(recorded(birth, told))
+    Checkpoint(str(tmp_path)).write(with_last_edit(birth, told))
 
     assert last_edit(str(tmp_path)) == told
 
@@ -50,7 +54,7 @@ def test_there_may_be_none(tmp_path: Path) -> None:
     told = edit_to(first, after)
     for each in (
         first,
-        without_unlogged_edit(recorded(birth, told), None),
+        without_unlogged_edit(with_last_edit(birth, told), None),
         msgspec.structs.replace(birth, last_edit={"parts": "in words of later"}),
     ):
         Checkpoint(str(tmp_path)).write(each)

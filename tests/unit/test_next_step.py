@@ -4,8 +4,8 @@ import pytest
 
 from ikebana.processor.base.transition import NO_TRANSITION, Stage, Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged, birth_of
-from ikebana.processor.checkpoint.evolution import with_checkpoint_names
 from ikebana.processor.checkpoint.next_step import Desired, Observed, next_step
+from ikebana.processor.checkpoint.recorded_plan import with_checkpoint_names
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.topics.source_offset import SourceOffset
 from support.edited_shops import FIRST, plan_of

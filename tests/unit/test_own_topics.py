@@ -10,9 +10,9 @@ from ikebana import Plan
 from ikebana.codecs.diff import topic_of
 from ikebana.errors import CheckpointError, SourceError
 from ikebana.processor.base.transition import ReadBackSpan, Stage
-from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource
-from ikebana.processor.checkpoint.evolution import edit_to
-from ikebana.processor.checkpoint.planned_edit import described
+from ikebana.processor.checkpoint.describing_edits import part_changes
+from ikebana.processor.checkpoint.edit_description import EditDescription, FillSource
+from ikebana.processor.checkpoint.recorded_plan import edit_to
 from ikebana.processor.explain.text import edit_lines
 from ikebana.processor.topics import replays
 from ikebana.testing import Run
@@ -354,10 +354,10 @@ def test_a_plan_of_the_edit_says_so() -> None:
     assert run._birth is not None
     edit = edit_to(msgspec.structs.replace(run._birth, plan=run._birth.before), plan_of(DELTA))
     assert edit is not None
-    parts, _ = described(edit, plan_of(DELTA))
+    parts, _ = part_changes(edit, plan_of(DELTA))
     (found,) = (part for part in parts if part.kind == "output" and part.name == "found")
     assert found.filled_from == (FillSource("operator", "found"), FillSource("own", "found"))
-    lines = edit_lines(EditPlan("shop", "./c", edited=True, parts=parts))
+    lines = edit_lines(EditDescription("shop", "./c", edited=True, parts=parts))
     told = " ".join(" ".join(line.text for line in lines).split())
     assert 'topic "found" gets the difference, made of the new operator found and what' in told
     assert "what its own topic has, read once more" in told

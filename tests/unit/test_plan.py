@@ -27,7 +27,7 @@ from ikebana.errors import CheckpointError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.building.handle import PipelineRun
 from ikebana.processor.checkpoint.checkpoint import birth_of
-from ikebana.processor.checkpoint.evolution import birth_after
+from ikebana.processor.checkpoint.recorded_plan import birth_after
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.planning import outputs
 from ikebana.processor.planning.checking import checked

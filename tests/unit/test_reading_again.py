@@ -7,8 +7,8 @@ import pytest
 
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Logged
+from ikebana.processor.checkpoint.describing_edits import describe
 from ikebana.processor.checkpoint.next_step import Desired, Observed
-from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.engine.testing.run import birth_of
 from ikebana.processor.topics import input_times
 from ikebana.testing import Run
@@ -306,12 +306,12 @@ def test_what_is_not_known_of_the_first_time_is_said() -> None:
     assert "Read a copy of its topic by a new input" in told
     birth = birth_of(run.plan, 1, run.last, {"orders": {0: 0}})
     logged = Logged(run.last, run.last.batch, run.last.batch)
-    (refusal,) = planned("c", Observed(birth, logged), Desired(plan_of(WIDE), 1)).refused
+    (refusal,) = describe("c", Observed(birth, logged), Desired(plan_of(WIDE), 1)).refused
     assert refusal.path == "inputs.orders"
     assert "more of its records were late" in refusal.reason
     run.last = last
     logged = Logged(last, last.batch, last.batch)
-    assert not planned("c", Observed(birth, logged), Desired(plan_of(WIDE), 1)).refused
+    assert not describe("c", Observed(birth, logged), Desired(plan_of(WIDE), 1)).refused
     run.restart(plan_of(WIDE))
 
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from ikebana.processor.base.notices import Notice
-from ikebana.processor.checkpoint.edit_plan import EditPlan
+from ikebana.processor.checkpoint.edit_description import EditDescription
 from ikebana.processor.cli.http_options import address
 from ikebana.processor.cli.main import cli
 from ikebana.processor.watching.reports import BatchReport, RunStart, Watcher, Watchers
@@ -70,8 +70,8 @@ class _Notes(Watcher):
     def step(self, what: str) -> None:
         self._notes.append((self._name, "step", what))
 
-    def edit(self, plan: EditPlan) -> None:
-        self._notes.append((self._name, "edit", plan))
+    def edit(self, description: EditDescription) -> None:
+        self._notes.append((self._name, "edit", description))
 
     def started(self, start: RunStart) -> None:
         self._notes.append((self._name, "started", start))
@@ -93,7 +93,7 @@ def test_each_of_several_watchers_is_told_everything_in_order() -> None:
     batch = BatchReport(1, 0, 5, 2, 0, {}, {}, 0, 0.1, [])
     notice = Notice("column", "orders", "nom", "orders: nothing has it")
     start = RunStart("c", 1)
-    cause, edit = OSError(), EditPlan("p", "c", edited=True, parts=())
+    cause, edit = OSError(), EditDescription("p", "c", edited=True, parts=())
 
     watchers.step("begins")
     watchers.edit(edit)

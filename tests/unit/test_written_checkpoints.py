@@ -14,7 +14,7 @@ from ikebana.arrangements import run as runs
 from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newest_line
-from ikebana.processor.checkpoint.evolution import birth_after, with_checkpoint_names
+from ikebana.processor.checkpoint.recorded_plan import birth_after, with_checkpoint_names
 from ikebana.processor.planning.plan import Plan
 from ikebana.testing import Run
 from support.checkpoints import left

@@ -19,9 +19,9 @@ from ikebana.processor.base.rows import KeyedUpdate, Records, Tick, pack, unpack
 from ikebana.processor.base.sharding import hop_chunks, owner_of, shard_of
 from ikebana.processor.base.transition import ReadBack
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged, described
-from ikebana.processor.checkpoint.evolution import edit_under_way, without_unlogged_edit
 from ikebana.processor.checkpoint.next_step import Desired, Observed, StartStep, start
 from ikebana.processor.checkpoint.parts import to_new_shards
+from ikebana.processor.checkpoint.recorded_plan import edit_under_way, without_unlogged_edit
 from ikebana.processor.checkpoint.recovering import Remains, Unclosed, rebuild, rebuild_problems
 from ikebana.processor.checkpoint.takeover import OutputState
 from ikebana.processor.engine.dataflow import Beside, Emitted

@@ -1,6 +1,6 @@
 """The effects of an edit of a running pipeline, part by part, for people and programs.
 
-`planned_edit.planned` makes it, and `explain.text` prints it.  The metadata of a checkpoint
+`describing_edits.describe` makes it, and `explain.text` prints it.  The metadata of a checkpoint
 have that of the last edit.
 """
 
@@ -44,7 +44,7 @@ class FillSource(msgspec.Struct, frozen=True):
     rows: int | None = None
 
 
-class PartPlan(msgspec.Struct, frozen=True):
+class PartChange(msgspec.Struct, frozen=True):
     """The effect of an edit on one part; names are the users' names.
 
     `type` is the kind of operator, as in "reduce", or the format of an output.  `was` is the
@@ -123,7 +123,7 @@ class Rescaled(msgspec.Struct, frozen=True):
         return f"the state is rewritten for {counted(self.after, 'shard')}, from {self.before}"
 
 
-class EditPlan(msgspec.Struct, frozen=True):
+class EditDescription(msgspec.Struct, frozen=True):
     """The effects of a run with a plan on a checkpoint.
 
     With `is_new`, there is no checkpoint yet, so nothing is edited.  `edited` says whether the
@@ -134,7 +134,7 @@ class EditPlan(msgspec.Struct, frozen=True):
     pipeline: str
     checkpoint: str
     edited: bool
-    parts: tuple[PartPlan, ...]
+    parts: tuple[PartChange, ...]
     is_new: bool = False
     frontier: int | None = None
     refused: tuple[RefusedChange, ...] = ()
@@ -156,7 +156,7 @@ class EditPlan(msgspec.Struct, frozen=True):
         return Counter(part.does for part in self.parts)
 
     def as_json(self) -> dict[str, Any]:
-        """The plan as data for programs, as docs/edits.md has it."""
+        """The description as data for programs, as docs/edits.md has it."""
         fields: dict[str, Any] = msgspec.to_builtins(self)
         return {"result": self.result, "counts": dict(self.counts), **fields}
 
@@ -246,18 +246,18 @@ def _listed(words: list[str]) -> str:
     return f"{', '.join(words[:_LISTED])} and {more} more"
 
 
-def recorded(birth: Birth, plan: EditPlan) -> Birth:
+def with_last_edit(birth: Birth, description: EditDescription) -> Birth:
     """The metadata with the description of its last edit."""
-    return msgspec.structs.replace(birth, last_edit=msgspec.to_builtins(plan))
+    return msgspec.structs.replace(birth, last_edit=msgspec.to_builtins(description))
 
 
-def last_edit(location: str) -> EditPlan | None:
+def last_edit(location: str) -> EditDescription | None:
     """Read the description of a checkpoint's last edit; None if it is missing or unreadable."""
     try:
         birth = Checkpoint(location).birth()
         if birth is None or not birth.last_edit:
             return None
-        return msgspec.convert(birth.last_edit, EditPlan)
+        return msgspec.convert(birth.last_edit, EditDescription)
     except (CheckpointError, msgspec.ValidationError):
         # Later versions may describe an edit in a form that this one does not know.
         return None

@@ -9,17 +9,17 @@ import msgspec
 from ikebana.processor.base.texts import shown
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.checkpoint.checkpoint import Figures, StateFigures
-from ikebana.processor.checkpoint.edit_plan import (
+from ikebana.processor.checkpoint.edit_description import (
+    EditDescription,
     EditedKind,
-    EditPlan,
     FillSource,
-    PartPlan,
+    PartChange,
     RefusedChange,
     Rescaled,
     StateSize,
 )
-from ikebana.processor.checkpoint.evolution import edit_to
 from ikebana.processor.checkpoint.next_step import Desired, Observed, next_step
+from ikebana.processor.checkpoint.recorded_plan import edit_to
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.kernels import arrange, hold, single_value
 from ikebana.processor.linear.scope import plain
@@ -108,12 +108,12 @@ _SECTIONS: dict[EditedKind, str] = {
 }
 
 
-def described(
+def part_changes(
     edit: Edit,
     written: Plan,
     refused: Sequence[RefusedChange] = (),
     figures: StateFigures | None = None,
-) -> tuple[tuple[PartPlan, ...], StateSize | None]:
+) -> tuple[tuple[PartChange, ...], StateSize | None]:
     """Describe each part, and the size of the state as far as it was counted.
 
     `written` is the new plan with the names that its user wrote.
@@ -129,7 +129,7 @@ def described(
     return tuple(parts), sizes.of_edit(edit)
 
 
-def without_checkpoint(plan: Plan, checkpoint: str) -> EditPlan:
+def without_checkpoint(plan: Plan, checkpoint: str) -> EditDescription:
     """Describe a plan that begins without a checkpoint."""
     edit = Edit(
         Plan(plan.name, (), (), (), plan.error_topic, plan.time, plan.on_error),
@@ -145,10 +145,10 @@ def without_checkpoint(plan: Plan, checkpoint: str) -> EditPlan:
         part if part.kind == "input" else msgspec.structs.replace(part, filled_from=())
         for part in _Description(edit, plan, PartSizes(None)).parts()
     )
-    return EditPlan(plan.name, checkpoint, edited=True, is_new=True, parts=parts)
+    return EditDescription(plan.name, checkpoint, edited=True, is_new=True, parts=parts)
 
 
-def _is_at(path: str, part: PartPlan) -> bool:
+def _is_at(path: str, part: PartChange) -> bool:
     # Refusals name renamed parts by their names in the checkpoint.
     places = [f"{_SECTIONS[part.kind]}.{name}" for name in (part.name, part.was or part.name)]
     return any(path == place or path.startswith(place + ".") for place in places)
@@ -171,7 +171,7 @@ class _Description:
         self._former = {name: self._former_of(each) for name, each in self._after.items()}
         self._stays: dict[str, bool] = {}
 
-    def parts(self) -> Iterator[PartPlan]:
+    def parts(self) -> Iterator[PartChange]:
         """Yield inputs, operators, arrangements and outputs; removed ones come last in each."""
         yield from self._inputs()
         yield from self._operators()
@@ -183,7 +183,7 @@ class _Description:
         """The name of a part for users."""
         return self._named.get(name) or self._named_inputs.get(name) or shown(name)
 
-    def _inputs(self) -> Iterator[PartPlan]:
+    def _inputs(self) -> Iterator[PartChange]:
         edit = self._edit
         before = {source.name: source for source in plan_without_backfill(edit.before).inputs}
         after = {source.name: source for source in edit.after.inputs}
@@ -192,7 +192,7 @@ class _Description:
             user_name = self._named_inputs[name]
             if name in before:
                 why = self._reading_as_before(name)
-                part = PartPlan("input", user_name, "stays", source.value_format, why=why)
+                part = PartChange("input", user_name, "stays", source.value_format, why=why)
                 if user_name != shown(name):
                     part = msgspec.structs.replace(part, does="renamed", was=shown(name))
                 yield part
@@ -204,14 +204,14 @@ class _Description:
         for name, source in before.items():
             if name not in after and shown(name) not in remaining:
                 why = "it is not read any more"
-                yield PartPlan("input", shown(name), "dropped", source.value_format, why=why)
+                yield PartChange("input", shown(name), "dropped", source.value_format, why=why)
 
-    def _read_again(self, name: str, source: Input) -> PartPlan:
+    def _read_again(self, name: str, source: Input) -> PartChange:
         """Describe an input that is read again from its beginning, while others go on."""
         existed = any(shown(each.name) == name for each in self._edit.before.inputs)
         topics = " and ".join(f'"{topic}"' for topic in source.topics)
         begin = "its beginning" if source.start == "earliest" else "where reading began"
-        return PartPlan(
+        return PartChange(
             "input",
             name,
             "replaced" if existed else "new",
@@ -229,13 +229,13 @@ class _Description:
         alone = planner.physical(replace(after, readings=())).readings.get(name)
         return "" if alone == reading else f"is read as before, with {_reading_words(reading)}"
 
-    def _operators(self) -> Iterator[PartPlan]:
+    def _operators(self) -> Iterator[PartChange]:
         for name, operator in self._after.items():
             yield self._operator(name, operator)
         for name, operator in self._before.items():
             if operator not in self._former.values():
                 kind = kind_of(operator)
-                yield PartPlan(
+                yield PartChange(
                     "operator",
                     shown(name),
                     "dropped",
@@ -244,9 +244,9 @@ class _Description:
                     bytes=self._sizes.bytes_of(name),
                 )
 
-    def _operator(self, name: str, operator: Operator) -> PartPlan:
+    def _operator(self, name: str, operator: Operator) -> PartChange:
         kind, old = kind_of(operator), self._former[name]
-        part = PartPlan("operator", self._name(name), "stays", kind.label)
+        part = PartChange("operator", self._name(name), "stays", kind.label)
         if old is None:
             origins = tuple(self._origins(operator))
             return msgspec.structs.replace(part, does="new", filled_from=origins)
@@ -365,12 +365,12 @@ class _Description:
         of = shared.arrangement
         return plain(str(replace(of, relation=self._name(of.relation))))
 
-    def _arrangements(self) -> Iterator[PartPlan]:
+    def _arrangements(self) -> Iterator[PartChange]:
         """Yield the arrangements that joins make, but not those that are an upsert's own state."""
         old, new = joined(self._edit.before).arrangements, joined(self._edit.after).arrangements
         for name, each in new.items():
             if not each.is_own:
-                part = PartPlan("arrangement", self._title(each), "stays")
+                part = PartChange("arrangement", self._title(each), "stays")
                 if name in self._edit.fresh:
                     origins = tuple(self._roots(name))
                     yield msgspec.structs.replace(part, does="new", filled_from=origins)
@@ -378,7 +378,7 @@ class _Description:
                     yield msgspec.structs.replace(part, bytes=self._sizes.bytes_of(name))
         for name, each in old.items():
             if not each.is_own and name not in new:
-                yield PartPlan(
+                yield PartChange(
                     "arrangement",
                     plain(shown(str(each.arrangement))),
                     "dropped",
@@ -386,11 +386,11 @@ class _Description:
                     bytes=self._sizes.bytes_of(name),
                 )
 
-    def _outputs(self) -> Iterator[PartPlan]:
+    def _outputs(self) -> Iterator[PartChange]:
         edit = self._edit
         for output in edit.after.outputs:
             name = self._named_outputs[output.name]
-            part = PartPlan("output", name, "stays", output.format, topic=output.topic)
+            part = PartChange("output", name, "stays", output.format, topic=output.topic)
             if output.name in edit.added:
                 part = msgspec.structs.replace(
                     part,
@@ -412,7 +412,7 @@ class _Description:
             yield part
         for output in edit.before.outputs:
             if output.name in edit.removed:
-                yield PartPlan(
+                yield PartChange(
                     "output",
                     shown(output.name),
                     "dropped",
@@ -441,11 +441,11 @@ def _called(operator: Operator, name: str) -> Operator:
     return msgspec.structs.replace(operator, name=name)
 
 
-def _new_input(source: Input) -> PartPlan:
+def _new_input(source: Input) -> PartChange:
     origins = tuple(FillSource("topic", topic) for topic in source.topics)
     topics = " and ".join(f'"{topic}"' for topic in source.topics)
     latest = source.start == "latest"
-    return PartPlan(
+    return PartChange(
         "input",
         source.name,
         "new",
@@ -469,7 +469,7 @@ def _reading_words(reading: Reading) -> str:
     return " and ".join(words) or "whole rows"
 
 
-def _errors_of_ended(edit: Edit) -> Iterator[PartPlan]:
+def _errors_of_ended(edit: Edit) -> Iterator[PartChange]:
     """Yield the error topic as a part, if the edit retracts errors in it."""
     if not edit.ended_errors:
         return
@@ -478,7 +478,7 @@ def _errors_of_ended(edit: Edit) -> Iterator[PartPlan]:
     if edit.ended_errors.everything:
         why += ", since errors.policy is drop now"
     topic = edit.after.error_topic
-    yield PartPlan(
+    yield PartChange(
         "output",
         ERRORS,
         "replaced",
@@ -490,12 +490,12 @@ def _errors_of_ended(edit: Edit) -> Iterator[PartPlan]:
     )
 
 
-def planned(
+def describe(
     location: str,
     observed: Observed | None,
     desired: Desired,
     figures: StateFigures | None = None,
-) -> EditPlan:
+) -> EditDescription:
     """Describe what a run of a plan would change, with the reasons if it would be refused.
 
     Without a checkpoint everything is new.  `figures` are the sizes of the state.  Whether the
@@ -509,14 +509,14 @@ def planned(
     refused = _refused(step) if isinstance(step, Refusal) else ()
     edited = isinstance(step, Refusal) or step.following.after != birth
     edit = edit_to(birth, plan)
-    parts: tuple[PartPlan, ...] = ()
+    parts: tuple[PartChange, ...] = ()
     state: StateSize | None = None
     if edit is not None:
-        parts, state = described(edit, plan, refused, figures)
+        parts, state = part_changes(edit, plan, refused, figures)
     if not edited:
         # Without an edit, a part that was renamed in an earlier one counts as unchanged.
         parts = tuple(_as_before(part) for part in parts)
-    return EditPlan(
+    return EditDescription(
         plan.name,
         location,
         edited=edited,
@@ -538,5 +538,5 @@ def _refused(refusal: Refusal) -> tuple[RefusedChange, ...]:
     return tuple(RefusedChange(each.path, each.reason, each.remedy) for each in refusal.problems)
 
 
-def _as_before(part: PartPlan) -> PartPlan:
+def _as_before(part: PartChange) -> PartChange:
     return msgspec.structs.replace(part, does="stays") if part.does == "renamed" else part

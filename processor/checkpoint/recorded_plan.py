@@ -1,4 +1,4 @@
-"""Decide which changes of a plan are allowed between two runs on one checkpoint.
+"""The plan that a checkpoint has run, and the step from it to the plan of the next run.
 
 Parts with the same definition go on, even if it is written otherwise (`planning.identity`).
 Everything else is an edit (`planning.edits`): fresh operators are filled from the state, outputs
@@ -30,9 +30,13 @@ from ikebana.processor.planning.backfill import (
     read_again,
 )
 from ikebana.processor.planning.checking import checked
-from ikebana.processor.planning.edits import START_ANEW, Edit, EditProblem
-from ikebana.processor.planning.edits import edit_of as edit_between
-from ikebana.processor.planning.edits import problems as problems_of
+from ikebana.processor.planning.edits import (
+    START_ANEW,
+    Edit,
+    EditProblem,
+    edit_between,
+    edit_problems,
+)
 from ikebana.processor.planning.edits_resolved import as_written, generations, resolved
 from ikebana.processor.planning.plan import Input, Output, Plan
 from ikebana.processor.topics.replays import why_not_placed
@@ -51,7 +55,7 @@ def recorded(birth: Birth) -> Plan:
     Raises: CheckpointError, if the plan cannot be made any more.
     """
     try:
-        return planned(birth.plan)
+        return read_plan(birth.plan)
     except msgspec.ValidationError as error:
         raise UnreadableError(
             f"the plan that the checkpoint has run cannot be read by this version: {error}",
@@ -71,21 +75,21 @@ def recorded(birth: Birth) -> Plan:
 def plan_if_readable(birth: Birth) -> Plan | None:
     """The plan in a checkpoint's metadata; None if this version cannot read it."""
     try:
-        return planned(birth.plan)
+        return read_plan(birth.plan)
     except (msgspec.ValidationError, PlanError):
         return None
 
 
-def planned(plain: dict[str, Any]) -> Plan:
+def read_plan(plain: dict[str, Any]) -> Plan:
     """Read a recorded plan.
 
     Raises: msgspec.ValidationError or PlanError, if this version cannot.
     """
-    return _planned(msgspec.json.encode(plain))
+    return _read_plan(msgspec.json.encode(plain))
 
 
 @functools.lru_cache(maxsize=4)
-def _planned(plain: bytes) -> Plan:
+def _read_plan(plain: bytes) -> Plan:
     # Cached, because a start asks several times, and checking a plan checks all its SQL.  An
     # error is not cached: a module of functions may be there the next time.
     plan = msgspec.json.decode(plain, type=Plan)
@@ -177,7 +181,7 @@ def birth_after(birth: Birth, plan: Plan) -> Birth:
         raise _refused(differences("", birth.plan, described(plan))) from None
     if _bound(old) == _bound(plan):
         return birth
-    if problems := list(problems_of(edit_between(old, plan), birth.generations, of_file)):
+    if problems := list(edit_problems(edit_between(old, plan), birth.generations, of_file)):
         raise ImpossibleEditError(problems)
     return _edited(birth, old, plan)
 
@@ -307,7 +311,7 @@ def edit_of(birth: Birth) -> Edit | None:
     if not birth.edits:
         return None
     try:
-        old, new = map(planned, (birth.before, birth.plan))
+        old, new = map(read_plan, (birth.before, birth.plan))
     except (msgspec.ValidationError, PlanError) as error:
         raise CheckpointError(
             f"the plan that checkpoint {birth.id} had before its last edit cannot be made any "

@@ -5,9 +5,9 @@ import pytest
 from ikebana import Plan
 from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged, birth_of
-from ikebana.processor.checkpoint.edit_plan import EditPlan, PartPlan, Rescaled
+from ikebana.processor.checkpoint.describing_edits import describe
+from ikebana.processor.checkpoint.edit_description import EditDescription, PartChange, Rescaled
 from ikebana.processor.checkpoint.next_step import Desired, Observed
-from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.explain.text import edit_lines
 from ikebana.processor.topics.source_offset import SourceOffset
 from support.edited_shops import FIRST, JOINED, plan_of
@@ -18,16 +18,16 @@ def born(plan: Plan, shards: int = 2) -> Birth:
     return birth_of("/tmp/nowhere", plan, shards, start)
 
 
-def to(birth: Birth, plan: Plan, shards: int = 2, logged: Logged | None = None) -> EditPlan:
+def to(birth: Birth, plan: Plan, shards: int = 2, logged: Logged | None = None) -> EditDescription:
     observed = Observed(birth, logged or Logged(None, -1, -1))
-    return planned("./c", observed, Desired(plan, shards))
+    return describe("./c", observed, Desired(plan, shards))
 
 
-def edit(before: str, after: str) -> EditPlan:
+def edit(before: str, after: str) -> EditDescription:
     return to(born(plan_of(before)), plan_of(after))
 
 
-def changed(found: EditPlan) -> dict[tuple[str, str], tuple[str, str]]:
+def changed(found: EditDescription) -> dict[tuple[str, str], tuple[str, str]]:
     """By kind and name what does not stay: what becomes of it, and what its topic gets."""
     return {
         (part.kind, part.name): (part.does, part.shows)
@@ -36,11 +36,11 @@ def changed(found: EditPlan) -> dict[tuple[str, str], tuple[str, str]]:
     }
 
 
-def part(found: EditPlan, kind: str, name: str) -> PartPlan:
+def part(found: EditDescription, kind: str, name: str) -> PartChange:
     return next(each for each in found.parts if (each.kind, each.name) == (kind, name))
 
 
-def origins(found: EditPlan, kind: str, name: str) -> list[tuple[str, str]]:
+def origins(found: EditDescription, kind: str, name: str) -> list[tuple[str, str]]:
     return [(each.kind, each.name) for each in part(found, kind, name).filled_from]
 
 
@@ -297,7 +297,7 @@ def test_another_number_of_shards_alone_is_a_change() -> None:
 def test_without_a_checkpoint_all_is_new() -> None:
     """Also where the pipeline reads only what comes."""
     plan = plan_of(JOINED.replace("{topic: customers,", "{topic: customers, start: latest,"))
-    found = planned("./c", None, Desired(plan, 2))
+    found = describe("./c", None, Desired(plan, 2))
 
     assert found.result == "changes"
     assert found.counts == {"new": 12}

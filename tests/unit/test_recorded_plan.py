@@ -12,7 +12,7 @@ from ikebana.arrangements.update import Interval
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.checkpoint.checkpoint import Birth, birth_of
-from ikebana.processor.checkpoint.evolution import (
+from ikebana.processor.checkpoint.recorded_plan import (
     birth_after,
     edit_to,
     ineffective_hints,
