@@ -189,7 +189,7 @@ class Steps:
         )
         found = {"minting": self._took(mint)}
         found["ticks"] = self._took(lambda: [pack(tick) for _ in range(self._shards)])
-        lease = TransactionalProducer(self._kafka, transactions.driver_id(self._name), 60)
+        driver = TransactionalProducer(self._kafka, transactions.driver_id(self._name), 60)
         owners = [
             TransactionalProducer(self._kafka, transactions.task_id(self._name, shard), 60)
             for shard in range(self._shards)
@@ -197,7 +197,7 @@ class Steps:
         found[_COMMITS] = self._took(lambda: self._commit(owners))
         markers = [self._marker(shard) for shard in range(self._shards)]
         found["progress"] = self._took(
-            lambda: progress_topic.publish(self.plan, lease, self._admin, markers) and None
+            lambda: progress_topic.publish(self.plan, driver, self._admin, markers) and None
         )
         return found
 

@@ -34,7 +34,7 @@ def last_progress(
 
 def publish(
     plan: Plan,
-    lease: TransactionalProducer,
+    driver: TransactionalProducer,
     admin: AdminClient,
     markers: Iterable[Marker],
     new: Collection[str] = (),
@@ -54,7 +54,7 @@ def publish(
     markers = list(markers)
     ends = _ends(plan, admin, markers, last)
     batch = closings(plan, markers, ends, new, begin, last)
-    with lease.transaction() as producer:
+    with driver.transaction() as producer:
         for output, record, times in batch:
             enqueue(producer, output.progress_topic, key=record.key(), value=record.encode())
             for message in progress_messages(output, record.lower, record.upper, times):

@@ -52,7 +52,7 @@ from ikebana.processor.topics.replays import Ends, updates_of
 class Takeover(NamedTuple):
     """The result of a take-over, with which the driver may start: its producer, and the state."""
 
-    lease: TransactionalProducer
+    producer: TransactionalProducer
     state: TakeoverState
 
     @property
@@ -65,12 +65,12 @@ class Takeover(NamedTuple):
 
         Raises: FencedError.
         """
-        commit_lease(self.lease, plan, self.state.lease)
+        commit_lease(self.producer, plan, self.state.lease)
 
 
-def commit_lease(holder: TransactionalProducer, plan: Plan, lease: Lease) -> None:
+def commit_lease(driver: TransactionalProducer, plan: Plan, lease: Lease) -> None:
     """Commit a lease.  Raises: FencedError, if a newer driver has fenced this one."""
-    with holder.transaction() as producer:
+    with driver.transaction() as producer:
         transactions.produce_lease(producer, plan.markers_topic, lease)
 
 
@@ -97,7 +97,7 @@ def take_over(
     """
     with closing(KafkaBrokers(plan, settings, birth.id, birth.shards)) as brokers:
         state = takeover.take_over(plan, birth, brokers, look, accepted, holder, incarnation)
-        return Takeover(brokers.lease, state)
+        return Takeover(brokers.producer, state)
 
 
 class _Claimant:
@@ -114,7 +114,8 @@ class KafkaBrokers:
     It can fence others only with the id of a `checkpoint`, and makes topics for so many `shards`.
     """
 
-    lease: TransactionalProducer
+    producer: TransactionalProducer
+    """The driver's, once older drivers are fenced."""
 
     def __init__(
         self,
@@ -135,7 +136,7 @@ class KafkaBrokers:
         self._ends: dict[int, int] = {}
 
     def hold_lease(self) -> None:
-        self.lease = self._transactions(transactions.driver_id(self._checkpoint))
+        self.producer = self._transactions(transactions.driver_id(self._checkpoint))
         self.holds = True
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
@@ -172,14 +173,14 @@ class KafkaBrokers:
             rights.require_rights(plan, settings, shards)
 
     def commit_lease(self, lease: Lease) -> None:
-        commit_lease(self.lease, self._plan, lease)
+        commit_lease(self.producer, self._plan, lease)
 
     def close(self) -> None:
         self.reader.close()
 
     def _end_of(self, topic: str) -> int | None:
         """An offset after all that older drivers committed to a topic; None if they may go on."""
-        return self.lease.end_of(topic, 0) if self.holds else None
+        return self.producer.end_of(topic, 0) if self.holds else None
 
     def _transactions(self, transactional_id: str) -> TransactionalProducer:
         within_s = self._settings.max_batch_s

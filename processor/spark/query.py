@@ -157,7 +157,7 @@ class ProgressSink:
         self._stop = Path(config.stop)
         write_signal(self._stop, takeover.state.reports)
         left_rows.forget(self._rows)  # of a batch that is repeated, perhaps many times
-        self._lease = takeover.lease
+        self._producer = takeover.producer
         go_on = takeover.state.go_on
         self._published = go_on.published
         self._ends = dict(go_on.ends)
@@ -189,7 +189,7 @@ class ProgressSink:
         if batch > self._published:
             records = progress_topic.publish(
                 job.plan,
-                self._lease,
+                self._producer,
                 self._admin,
                 markers,
                 self._new,

@@ -154,7 +154,7 @@ def test_a_start_does_not_take_old_progress_for_the_last(cluster: Cluster, tmp_p
         record = ProgressRecord(
             "checkpoint", "pipeline", "out", batch, batch, batch + 1, 0, {0: 0}, "collection"
         )
-        with brokers.lease.transaction() as producer:
+        with brokers.producer.transaction() as producer:
             producer.produce(topic, record.encode(), record.key())
 
     publish(1)

@@ -101,7 +101,7 @@ def test_a_pipeline_that_runs_is_not_disturbed(fresh: Pipeline) -> None:
     assert found[BELONGS] == "ok: instance 1 was the last, by a test"
     assert found[f'topic "{fresh.name}.markers"'] == "ok: 3 partitions, may be read and written"
     assert ends_of(fresh.servers, topics_of(fresh.servers)) == ends
-    with taken.lease.transaction():
+    with taken.producer.transaction():
         pass
 
 

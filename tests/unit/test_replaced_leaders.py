@@ -69,9 +69,9 @@ def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def published(ends: list[int], updates: int, last: Mapping[str, Mapping[int, int]]) -> int:
     admin: Any = Leaders(ends)
-    lease: Any = Sent()
+    driver: Any = Sent()
     batch = [marker(0, 4, counts={"out": updates}, intervals=dict.fromkeys(NAMES, (4, 5)))]
-    found = progress_topic.publish(PLAN, lease, as_admin(admin), batch, last=last)
+    found = progress_topic.publish(PLAN, driver, as_admin(admin), batch, last=last)
     by_topic = {record.topic: record for record in found}
     return by_topic[OUT].ends[0]
 
