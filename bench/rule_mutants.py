@@ -429,10 +429,10 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "the marker is read before the shard is fenced": (
         STEPS,
         _TAKE,
-        "        claimant = brokers.fence(first.shard)\n"
+        "        commit = brokers.fence(first.shard)\n"
         "        claimed = claim(first, brokers.last_marker(first.shard), incarnation)\n",
         "        claimed = claim(first, brokers.last_marker(first.shard), incarnation)\n"
-        "        claimant = brokers.fence(first.shard)\n",
+        "        commit = brokers.fence(first.shard)\n",
     ),
     "shards are not fenced before their markers are read": (
         STEPS,

@@ -315,14 +315,6 @@ def last_digest(offsets: Sequence[str]) -> str | None:
     return offsets[0] if len(set(offsets)) == 1 else None
 
 
-class Claimant(Protocol):
-    """An instance that has fenced a shard, until it is fenced itself."""
-
-    def commit(self, marker: Marker) -> None:
-        """Commit a marker of the shard.  Raises: FencedError, if another instance fenced it."""
-        ...
-
-
 class Brokers(Protocol):
     """The operations of a take-over on the brokers of a pipeline."""
 
@@ -338,8 +330,12 @@ class Brokers(Protocol):
         """Read the last committed lease."""
         ...
 
-    def fence(self, shard: int) -> Claimant:
-        """Fence a shard's task, and abort its open transaction."""
+    def fence(self, shard: int) -> Callable[[Marker], None]:
+        """Fence a shard's task, and abort its open transaction.
+
+        Return the function that commits a marker of the shard.  It raises FencedError if another
+        instance has fenced the shard since.
+        """
         ...
 
     def last_marker(self, shard: int) -> Marker | None:
@@ -480,12 +476,12 @@ def _claimed(brokers: Brokers, first: Marker, incarnation: int) -> Claim:
     instance may fence this one, and commit one more batch.
     """
     while True:
-        claimant = brokers.fence(first.shard)
+        commit = brokers.fence(first.shard)
         claimed = claim(first, brokers.last_marker(first.shard), incarnation)
         if isinstance(claimed, Refusal):
             raise claimed.error()
         try:
-            claimant.commit(claimed.marker)
+            commit(claimed.marker)
         except FencedError:
             continue
         return claimed

@@ -13,6 +13,7 @@ The run that follows rebuilds the state.  After a death between 3 and 4 another 
 the same, except for a greater epoch.
 """
 
+import functools
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
@@ -100,14 +101,6 @@ def take_over(
         return Takeover(brokers.producer, state)
 
 
-class _Claimant:
-    def __init__(self, transactions: TransactionalProducer, topic: str) -> None:
-        self._transactions, self._topic = transactions, topic
-
-    def commit(self, marker: Marker) -> None:
-        commit_marker(self._transactions, self._topic, marker)
-
-
 class KafkaBrokers:
     """The brokers of a pipeline, for one start; see `checkpoint.takeover.Brokers`.
 
@@ -146,11 +139,11 @@ class KafkaBrokers:
         topic = self._plan.markers_topic
         return transactions.last_lease(self.reader, topic, self._end_of(topic))
 
-    def fence(self, shard: int) -> _Claimant:
+    def fence(self, shard: int) -> Callable[[Marker], None]:
         topic = self._plan.markers_topic
         fenced = self._transactions(transactions.task_id(self._checkpoint, shard))
         self._ends[shard] = fenced.end_of(topic, transactions.partition_of_shard(shard))
-        return _Claimant(fenced, topic)
+        return functools.partial(commit_marker, fenced, topic)
 
     def last_marker(self, shard: int) -> Marker | None:
         end = self._ends.get(shard)
@@ -214,7 +207,7 @@ def recover(plan: Plan, settings: Settings, left: Remains, checkpoint: Checkpoin
     lost = left.lease.checkpoint
     with closing(KafkaBrokers(plan, settings, lost)) as brokers:
         brokers.hold_lease()
-        tasks = {shard: brokers.fence(shard) for shard in left.markers}
+        commits = {shard: brokers.fence(shard) for shard in left.markers}
         left = _Looking(plan, settings, brokers).left()
         lease = left.lease
         problems = [
@@ -235,10 +228,10 @@ def recover(plan: Plan, settings: Settings, left: Remains, checkpoint: Checkpoin
         }
         incarnation, holder = lease.incarnation + 1, f"{socket.gethostname()}:{os.getpid()}"
         brokers.commit_lease(Lease(lost, birth.epoch, incarnation, holder, ids))
-        for shard, task in tasks.items():
+        for shard, commit in commits.items():
             retired = shard >= birth.shards
             marker = first_marker(birth, plan, shard)
-            task.commit(replace(marker, incarnation=incarnation, retired=retired))
+            commit(replace(marker, incarnation=incarnation, retired=retired))
     faults.point("before_recovered", birth.epoch)
     checkpoint.write(birth)
     return birth

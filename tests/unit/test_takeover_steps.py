@@ -37,19 +37,6 @@ class Shard:
 
 
 @dataclass
-class Claimant:
-    """A holder of a shard, until somebody else fences it."""
-
-    shard: Shard
-    fence: int
-
-    def commit(self, marker: Marker) -> None:
-        if self.shard.fences != self.fence:
-            raise FencedError("fenced")
-        self.shard.markers.append(marker)
-
-
-@dataclass
 class InMemory:
     """Brokers that remember what they were asked, and let others in before an answer."""
 
@@ -76,14 +63,22 @@ class InMemory:
         self._asks("last lease")
         return self.leases[-1] if self.leases else None
 
-    def fence(self, shard: int) -> Claimant:
+    def fence(self, shard: int) -> Callable[[Marker], None]:
         self._asks(f"fence {shard}")
         return self.fenced(shard)
 
-    def fenced(self, shard: int) -> Claimant:
+    def fenced(self, shard: int) -> Callable[[Marker], None]:
         found = self.shards.setdefault(shard, Shard())
         found.fences += 1
-        return Claimant(found, found.fences)
+        fence = found.fences
+
+        def commit(marker: Marker) -> None:
+            # Until somebody else fences it.
+            if found.fences != fence:
+                raise FencedError("fenced")
+            found.markers.append(marker)
+
+        return commit
 
     def last_marker(self, shard: int) -> Marker | None:
         self._asks(f"last marker {shard}")
@@ -178,7 +173,7 @@ def test_what_was_committed_right_before_our_fence_is_seen() -> None:
 
     def old_commits(shard: int) -> None:
         older = brokers.fenced(shard)
-        older.commit(marker(shard, 1))
+        older(marker(shard, 1))
 
     looks = Logged(offset(1), 1, 0)
     brokers.before = {f"fence {n}": functools.partial(old_commits, n) for n in range(SHARDS)}
@@ -194,7 +189,7 @@ def test_a_marker_committed_between_look_and_claim_is_not_taken_back() -> None:
 
     def old_commits() -> None:
         for shard in range(SHARDS):
-            brokers.fenced(shard).commit(marker(shard, 1))
+            brokers.fenced(shard)(marker(shard, 1))
 
     made = taken(brokers, look=lambda: Logged(offset(1), 1, 0), accepted=old_commits)
 
@@ -211,7 +206,7 @@ def test_a_task_that_fences_us_while_we_claim_is_fenced_again() -> None:
     def begins() -> None:
         # Between our fence and our commit; it commits after our commit has failed.
         older = brokers.fenced(0)
-        brokers.before["fence 0"] = lambda: older.commit(marker(0, 1))
+        brokers.before["fence 0"] = lambda: older(marker(0, 1))
 
     def accepted() -> None:
         brokers.before["last marker 0"] = begins
@@ -226,7 +221,7 @@ def test_an_even_newer_instance_is_left_alone() -> None:
     brokers = ran()
 
     def newer() -> None:
-        brokers.fenced(0).commit(marker(0, 1, incarnation=7))
+        brokers.fenced(0)(marker(0, 1, incarnation=7))
 
     with pytest.raises(FencedError, match=r"instance 7 has taken over shard \d+ of checkpoint"):
         taken(brokers, accepted=newer)
