@@ -92,7 +92,7 @@ class Delivery:
             FencedError: a newer instance of the sink has taken over.
             SourceError: a topic cannot be read on, or has values that a table cannot take.
         """
-        with_restarts(self._attempt, Restarts(_RESTARTS), self, self._tell)
+        with_restarts(self._attempt, Restarts(_RESTARTS), self._tell, self._stopping.wait)
 
     def stop(self) -> None:
         """End after the batch that is being applied; from any thread."""
@@ -106,14 +106,6 @@ class Delivery:
         return DeliveryProgress(
             self._upper, self._updates, self._batches, age, self._behind, self._waits
         )
-
-    def monotonic(self) -> float:
-        """The clock of pauses."""
-        return time.monotonic()
-
-    def sleep(self, seconds: float, /) -> None:
-        """Pause until the time has passed or the delivery is stopped."""
-        self._stopping.wait(seconds)
 
     def _attempt(self) -> None:
         if self._stopping.is_set():

@@ -15,12 +15,13 @@ import itertools
 import os
 import signal
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
 Result = TypeVar("Result")
 
@@ -56,38 +57,31 @@ class AttemptFailed(Exception):
     """An attempt failed, with its cause, but another attempt may succeed."""
 
 
-class Clock(Protocol):
-    """A clock with the functions of the module `time`."""
-
-    def monotonic(self) -> float: ...
-
-    def sleep(self, seconds: float, /) -> None: ...
-
-
 def with_restarts(
     attempt: Callable[[], Result],
     restarts: Restarts,
-    clock: Clock,
     tell: Callable[[Exception, float], None],
+    pause: Callable[[float], object] = time.sleep,
+    now: Callable[[], float] = time.monotonic,
 ) -> Result:
     """Call `attempt` until it returns a result, with a pause after each `AttemptFailed`.
 
-    `tell` gets the cause and the pause.  The cause is raised when the limit of restarts is
-    reached; any exception other than `AttemptFailed` is raised at once.
+    `tell` gets the cause and the seconds of the pause.  The cause is raised when the limit of
+    restarts is reached; any exception other than `AttemptFailed` is raised at once.
     """
     while True:
-        begun_s = clock.monotonic()
+        begun_s = now()
         try:
             return attempt()
         except AttemptFailed as failed:
             cause = failed.__cause__
             assert isinstance(cause, Exception)
-        now_s = clock.monotonic()
+        now_s = now()
         pause_s = restarts.pause_s(now_s, now_s - begun_s)
         if pause_s is None:
             raise cause
         tell(cause, pause_s)
-        clock.sleep(pause_s)
+        pause(pause_s)
 
 
 _SELDOM = 100_000

@@ -5,7 +5,6 @@ fences the producers of the one before, and continues after the last committed b
 """
 
 import functools
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -74,7 +73,7 @@ def run(
 
         attempts = _Attempts(start, stopping, ours.survives)
         try:
-            with_restarts(attempts.attempt, Restarts(settings.restarts), time, watcher.restart)
+            with_restarts(attempts.attempt, Restarts(settings.restarts), watcher.restart)
         finally:
             messages.end()
 

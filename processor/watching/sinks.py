@@ -197,14 +197,6 @@ class SinkProcess:
             self._tell_guard(b"k")
             self._thread.join()
 
-    def monotonic(self) -> float:
-        """The clock of pauses."""
-        return time.monotonic()
-
-    def sleep(self, seconds: float, /) -> None:
-        """Pause until the time has passed or the sink is stopped."""
-        self._stopping.wait(seconds)
-
     def _tell_guard(self, what: bytes) -> None:
         with self._lock:
             if self._guard is not None and self._guard.stdin is not None:
@@ -213,9 +205,8 @@ class SinkProcess:
 
     def _keep(self) -> None:
         try:
-            with_restarts(
-                self._attempt, Restarts(0 if self._once else _RESTARTS), self, self._tell
-            )
+            restarts = Restarts(0 if self._once else _RESTARTS)
+            with_restarts(self._attempt, restarts, self._tell, self._stopping.wait)
             self._board.without(self._name, "ended", restarts=self._restarts)
         except IkebanaError as error:
             self.error = error

@@ -15,6 +15,7 @@ from typing import Protocol
 from ikebana.delivering import lake
 from ikebana.delivering.delivery import DeliveredTopics, Delivery
 from ikebana.delivering.sink import Batch, TargetTable
+from ikebana.processor.base import processes
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kafka.following import ClosedTimes, Following, Piece, Resume
 from support.sink_conformance import ORDERS, Crashing, Story, Target
@@ -127,19 +128,14 @@ class _Telling(Crashing):
         self._said.send(batch.upper)
 
 
-class _Impatient(Delivery):
-    """Asks a target that is away again soon, however often it was away in the last minute."""
-
-    def sleep(self, seconds: float, /) -> None:
-        super().sleep(min(seconds, 0.5))
-
-
 def _deliver(
     said: Connection, target: Target, tables: Sequence[TargetTable], told: Told, limits: Limits
 ) -> None:
     os.nice(5)
     lake._MEMORY = limits.sums
+    # A target that is away is asked again soon, however often it was away in the last minute.
+    processes._LONGEST_PAUSE_S = 0.5
     formats = dict.fromkeys((table.collection for table in tables), "diff")
     topics = DeliveredTopics(told.follow, formats, limits.spool_bytes)
-    _Impatient(_Telling(said, target), tables, topics, print, wait=False).run()
+    Delivery(_Telling(said, target), tables, topics, print, wait=False).run()
     said.send(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB")

@@ -14,21 +14,9 @@ from ikebana.errors import AwayError, FencedError, IkebanaError, LostError
 from ikebana.processor.base.processes import WINDOW_S, AttemptFailed, Restarts, with_restarts
 from ikebana.processor.kafka.reader import DeletedError
 from ikebana.processor.spark import failures
+from support.clocks import Clock
 
 AWAY = AwayError("the brokers are away")
-
-
-class Clock:
-    """Time that passes by sleeping alone."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-    def sleep(self, seconds: float, /) -> None:
-        self.now_s += seconds
 
 
 def failing(times: int, each_takes_s: float = 0.0) -> tuple[Clock, Callable[[], float]]:
@@ -37,10 +25,10 @@ def failing(times: int, each_takes_s: float = 0.0) -> tuple[Clock, Callable[[], 
     left = iter(range(times))
 
     def attempt() -> float:
-        clock.sleep(each_takes_s)
+        clock.passes(each_takes_s)
         if next(left, None) is not None:
             raise AttemptFailed from AWAY
-        return clock.now_s
+        return clock.now
 
     return clock, attempt
 
@@ -51,7 +39,7 @@ def test_pauses_double_up_to_a_minute() -> None:
     told: list[tuple[Exception, float]] = []
 
     ended_s = with_restarts(
-        attempt, Restarts(10), clock, lambda cause, pause_s: told.append((cause, pause_s))
+        attempt, Restarts(10), lambda *of: told.append(of), clock.passes, clock
     )
 
     assert told == [(AWAY, pause_s) for pause_s in (1, 2, 4, 8, 16, 32, 60, 60)]
@@ -65,7 +53,9 @@ def test_what_fails_every_time_is_raised_in_the_end(most: int) -> None:
     told: list[Exception] = []
 
     with pytest.raises(AwayError) as raised:
-        with_restarts(attempt, Restarts(most), clock, lambda cause, _: told.append(cause))
+        with_restarts(
+            attempt, Restarts(most), lambda cause, _: told.append(cause), clock.passes, clock
+        )
 
     assert raised.value is AWAY
     assert told == [AWAY] * most
@@ -76,7 +66,9 @@ def test_what_fails_now_and_then_may_do_so_for_ever() -> None:
     clock, attempt = failing(50, each_takes_s=WINDOW_S / 2 + 1)
     pauses: list[float] = []
 
-    with_restarts(attempt, Restarts(2), clock, lambda _, pause_s: pauses.append(pause_s))
+    with_restarts(
+        attempt, Restarts(2), lambda _, pause_s: pauses.append(pause_s), clock.passes, clock
+    )
 
     assert pauses == [1] * 50
 
@@ -89,7 +81,9 @@ def test_a_run_that_went_on_for_a_while_is_started_again_soon(
     clock, attempt = failing(4, each_takes_s)
     told: list[float] = []
 
-    with_restarts(attempt, Restarts(10), clock, lambda _, pause_s: told.append(pause_s))
+    with_restarts(
+        attempt, Restarts(10), lambda _, pause_s: told.append(pause_s), clock.passes, clock
+    )
 
     assert told == pauses
 
@@ -118,7 +112,7 @@ def test_another_error_is_raised_at_once() -> None:
         raise FencedError("a newer instance has taken over")
 
     with pytest.raises(FencedError):
-        with_restarts(attempt, Restarts(5), Clock(), lambda *_: pytest.fail("told"))
+        with_restarts(attempt, Restarts(5), lambda *_: pytest.fail("told"))
 
 
 # Every error of ours, and whether the query is started again after it.
