@@ -146,8 +146,6 @@ class Around:
     ) -> None:
         self.inputs: Mapping[str, Input] = {source.name: source for source in inputs}
         self.unread = unread
-        self.readers: dict[str, str] = {}
-        """Which operator has been found to read the rows of an input."""
         self._collections = [operator.name for operator in operators]
         self._collections += [name for name, i in self.inputs.items() if i.is_collection]
 

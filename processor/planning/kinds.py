@@ -82,20 +82,13 @@ class UpsertKind(OperatorKind[Upsert]):
         return True
 
     def problems(self, operator: Upsert, around: Around) -> Iterator[PlanProblem]:
-        path, name, readers = f"operators.{operator.name}.upsert", operator.input, around.readers
+        path, name = f"operators.{operator.name}.upsert", operator.input
         if name not in around.inputs:
             yield from around.missing_input(path, name)
         elif around.unread.hides_rows(name):
             pass
         elif around.inputs[name].is_collection:
             yield path, f"input {name!r} gives updates by itself"
-        if name in readers:
-            yield (
-                path,
-                f"operator {readers[name]!r} already upserts {name!r}; use it, outputs may "
-                "share an operator",
-            )
-        readers[name] = operator.name
 
     def relation(self, operator: Upsert, catalog: Relations) -> Relation:
         rows, source = catalog.rows(operator.input), catalog.inputs.get(operator.input)
@@ -118,7 +111,7 @@ class StateMachineKind(OperatorKind[StateMachine]):
     parts = (state_machine.PART,)
 
     def problems(self, operator: StateMachine, around: Around) -> Iterator[PlanProblem]:
-        path, name, readers = f"operators.{operator.name}", operator.input, around.readers
+        path, name = f"operators.{operator.name}", operator.input
         place = f"{path}.state_machine"
         source = around.inputs.get(name)
         if source is None:
@@ -130,8 +123,6 @@ class StateMachineKind(OperatorKind[StateMachine]):
             yield place, f"reads events in {events}; {name!r} is in {source.value_format}"
         elif source.is_collection:
             yield place, f"reads events; {name!r} is a collection, by its mode"
-        if name in readers:
-            yield place, f"operator {readers[name]!r} already reads {name!r}"
         for part in ("step", "view", "migrate"):
             function = getattr(operator, part)
             if function is not None:
@@ -141,7 +132,6 @@ class StateMachineKind(OperatorKind[StateMachine]):
                     yield f"{path}.{part}", str(error)
         if operator.version < 1:
             yield f"{path}.version", "must be at least 1"
-        readers[name] = operator.name
 
     def relation(self, operator: StateMachine, catalog: Relations) -> Relation:
         rows = catalog.rows(operator.input)

@@ -134,6 +134,7 @@ def _structure_problems(plan: Plan, unread: Unread) -> Iterator[PlanProblem]:
         yield from input_problems(source, unread)
     around = Around(plan.inputs, plan.operators, unread)
     yield from _operator_problems(plan, around)
+    yield from _reader_problems(plan)
     yield from _output_problems(plan, around)
     yield from _topic_problems(plan)
 
@@ -147,6 +148,23 @@ def _operator_problems(plan: Plan, around: Around) -> Iterator[PlanProblem]:
         yield from kind_of(operator).problems(operator, around)
         if operator.name in graph.behind(*node_of(operator).sources):
             yield f"operators.{operator.name}", "it reads its own results"
+
+
+def _reader_problems(plan: Plan) -> Iterator[PlanProblem]:
+    """The rows of an input have one reader, which has their state."""
+    readers: dict[str, str] = {}
+    for operator in plan.operators:
+        if not kind_of(operator).reads_rows:
+            continue
+        (name,) = kind_of(operator).sources(operator)
+        first = readers.setdefault(name, operator.name)
+        if first != operator.name:
+            section = kind_of(operator).label.replace(" ", "_")
+            yield (
+                f"operators.{operator.name}.{section}",
+                f"operator {first!r} already reads {name!r}; use it, outputs may share an "
+                "operator",
+            )
 
 
 def _diffs(plan: Plan) -> list[str]:

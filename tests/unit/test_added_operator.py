@@ -1,6 +1,7 @@
 """Operators that are added (`added_operator`) have all that operators have, by kinds alone."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ikebana.processor.checkpoint import parts
 from ikebana.processor.planning import kinds
 from ikebana.processor.planning.kind import OperatorKind
 from ikebana.processor.planning.plan import Operator
+from ikebana.processor.planning.plan_problems import problems_of
 from ikebana.testing import Run
 
 COLUMNS = (Column("n", "BIGINT"),)
@@ -47,6 +49,21 @@ def plan_of(*least: int, source: Input = ORDERS) -> Plan:
     outputs = (FIRSTS, LARGE) if least else (FIRSTS,)
     time: Any = "ingest" if source.is_dated else "offset"
     return Plan("p", (source,), tuple(operators), outputs, time=time)
+
+
+def test_an_input_has_one_reader_of_any_kind() -> None:
+    """A kind need not look for it by itself."""
+    operators: list[Any] = [First("first", "orders"), Upsert("rows", "orders")]
+    plan = replace(plan_of(), operators=tuple(operators))
+
+    assert list(problems_of(plan)) == [
+        (
+            "operators.rows.upsert",
+            "operator 'first' already reads 'orders'; use it, outputs may share an operator",
+        )
+    ]
+    turned = replace(plan, operators=tuple(reversed(operators)))
+    assert [path for path, _ in problems_of(turned)][:1] == ["operators.first.first"]
 
 
 def firsts_of(sent: list[tuple[int, int]]) -> dict[int, int]:

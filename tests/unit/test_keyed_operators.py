@@ -342,7 +342,7 @@ CURRENT = Upsert("current", "events")
         pytest.param(
             (CURRENT, StateMachine("m", "events", machines.one_more)),
             "operators.m.state_machine",
-            "operator 'current' already reads 'events'",
+            "operator 'current' already reads 'events'; use it, outputs may share an operator",
             id="an input that is read",
         ),
         pytest.param(

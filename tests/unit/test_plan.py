@@ -99,7 +99,7 @@ def test_a_plan_fills_in_its_error_topic() -> None:
             [
                 (
                     "operators.again.upsert",
-                    "operator 'current' already upserts 'names'; use it, outputs may share "
+                    "operator 'current' already reads 'names'; use it, outputs may share "
                     "an operator",
                 )
             ],
