@@ -102,7 +102,7 @@ class Enum:
     values: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"ENUM({', '.join(map(_literal, self.values))})"
+        return f"ENUM({', '.join(map(literal, self.values))})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,8 @@ def quoted(name: str) -> str:
 _PLAIN = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*").fullmatch
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
+    """A text as SQL writes it."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -403,7 +404,7 @@ class _Reader:
             self._next()
             if full == "GEOMETRY":
                 systems = self._list(self._literal)
-                return Scalar(f"GEOMETRY({', '.join(map(_literal, systems))})")
+                return Scalar(f"GEOMETRY({', '.join(map(literal, systems))})")
             numbers = self._list(lambda: self._number(0, 2**31))
         match full, numbers:
             case "DECIMAL", ():

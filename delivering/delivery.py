@@ -23,7 +23,7 @@ from ikebana.delivering.spool import MOST_BYTES, Spooled, SpoolKeeper
 from ikebana.errors import AwayError
 from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.processes import AttemptFailed, Restarts, with_restarts
-from ikebana.processor.base.texts import EPOCH_MS
+from ikebana.processor.base.texts import lag_s
 from ikebana.processor.kafka import following, reading_rights
 from ikebana.processor.watching.monitor import families, scraped
 from ikebana.serving.aligned import Aligning, OpenTopic, Span
@@ -214,7 +214,7 @@ class DeliveryProbes(Collector):
             "reason": reason,
             "sink": self._name,
             "upper": standing.upper,
-            "lag_seconds": _lag_s(standing.upper),
+            "lag_seconds": lag_s(standing.upper, time.time_ns() // 1_000_000),
             "caught_up_seconds": None if age is None else round(age, 1),
             "behind_offsets": standing.behind,
             "updates": standing.updates,
@@ -232,16 +232,9 @@ class DeliveryProbes(Collector):
             "updates": standing.updates,
             "batches": standing.batches,
             "frontier": standing.upper,
-            "lag_seconds": _lag_s(standing.upper),
+            "lag_seconds": lag_s(standing.upper, time.time_ns() // 1_000_000),
             "behind_offsets": standing.behind,
             "caught_up_seconds": standing.caught_up_s,
             "waits": bool(standing.waits),
         }
         return families(METRICS, "sink", {self._name: values})
-
-
-def _lag_s(upper: int | None) -> float | None:
-    """The age of a frontier in seconds, if times are milliseconds."""
-    if upper is None or upper not in EPOCH_MS:
-        return None
-    return round(max(0.0, time.time() - upper / 1000), 3)

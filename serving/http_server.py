@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import json
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -25,7 +24,6 @@ from ikebana import __version__
 from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.base.listening import Listening, Problem
 from ikebana.processor.base.processes import on_signals
-from ikebana.processor.base.texts import EPOCH_MS
 from ikebana.processor.watching import front
 from ikebana.processor.watching.console import EVERY_MS, PlanView, no_plan
 from ikebana.processor.watching.front import Front, beside, probing
@@ -46,6 +44,7 @@ from ikebana.serving.operations import (
     Handler,
     SlowError,
     TooManyError,
+    lag_of,
     refusal,
     respond,
 )
@@ -138,7 +137,7 @@ class ServiceProbes(Collector):
             "bytes": meta.totals.bytes if is_whole else None,
             "disk_bytes": standing.size if is_whole else None,
             "caught_up_seconds": standing.caught_up_s,
-            "lag_seconds": time.time() - meta.upper / 1000 if meta.upper in EPOCH_MS else None,
+            "lag_seconds": lag_of(view),
         }
 
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.base.listening import Problem
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.base.texts import EPOCH_MS
+from ikebana.processor.base.texts import lag_s
 from ikebana.processor.topics.kinds_of_time import MixedTimesError
 from ikebana.processor.watching.console import (
     HistorySample,
@@ -241,9 +241,7 @@ class Api:
 
 def lag_of(view: ArrangementView) -> float | None:
     """How many seconds lie between the newest time and now; None if times are no milliseconds."""
-    if view.meta.upper not in EPOCH_MS:
-        return None
-    return round(max(0.0, time.time() - view.meta.upper / 1000), 3)
+    return lag_s(view.meta.upper, time.time_ns() // 1_000_000)
 
 
 Handler = Callable[[Api, str, Any], Awaitable[Answer]]

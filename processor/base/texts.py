@@ -28,6 +28,20 @@ def iso(time: int) -> str:
     return datetime.fromtimestamp(time / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
+def lag_s(frontier: int | None, now_ms: int) -> float | None:
+    """Return by how many seconds a frontier is behind the clock; None if it is of another time.
+
+    A frontier can be slightly ahead of this clock, because it is beyond the newest time.
+
+    >>> now = 1_700_000_001_500
+    >>> lag_s(1_700_000_000_000, now), lag_s(now + 1, now), lag_s(42, now), lag_s(None, now)
+    (1.5, 0.0, None, None)
+    """
+    if frontier is None or frontier not in EPOCH_MS:
+        return None
+    return max(0, now_ms - frontier) / 1000
+
+
 def moment(time: int) -> str:
     """Write a time as a number, and a time in milliseconds also as a date and time of day.
 

@@ -26,10 +26,9 @@ from ikebana.arrangements.store import PrefixStore, Store
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.diff_reader import ContradictionError
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate
-from ikebana.processor.kernels.layout import OfKey, PartKind, StateLayout
+from ikebana.processor.kernels.layout import OfKey, PartKind, StateLayout, packed_time, time_in
 
 _Entry = tuple[bytes | None, bytes, int]
-_TIME_BYTES = 8
 
 
 class ReleasedFacts(NamedTuple):
@@ -79,8 +78,8 @@ def step(
         held.put(place, msgspec.msgpack.encode((fact.key, fact.value, fact.diff)))
     released, updates = [], []
     # Nothing is held for earlier times, but the scan would step over deleted entries.
-    for place, entry in held.scan(b"", _packed(lower)):
-        time = _time_of(place)
+    for place, entry in held.scan(b"", packed_time(lower)):
+        time = time_in(place)
         # Entries lie in order of time, so the first one beyond the frontier ends it.
         if time >= upper or lower == upper:
             break
@@ -94,12 +93,12 @@ def step(
 
 def waiting(store: Store, upper: int, most: int) -> int:
     """The number of held facts with times from `upper` on, counted up to `most`."""
-    return sum(1 for _ in islice(PrefixStore(store, b"f").scan(b"", _packed(upper)), most))
+    return sum(1 for _ in islice(PrefixStore(store, b"f").scan(b"", packed_time(upper)), most))
 
 
 def due_times(store: Store) -> list[int]:
     """The times of all facts that are held, in order."""
-    return [_time_of(place) for place, _ in PrefixStore(store, b"f").scan(b"")]
+    return [time_in(place) for place, _ in PrefixStore(store, b"f").scan(b"")]
 
 
 def _key_of(_: bytes, entry: bytes) -> bytes:
@@ -121,14 +120,6 @@ def _place(fact: KeyedUpdate, lower: int) -> bytes:
     if fact.time < lower:
         # One datum may have facts of several times that are closed.
         data = msgspec.msgpack.encode((fact.key, fact.value, fact.time))
-        return _packed(lower) + blake2b(data, digest_size=16).digest()
+        return packed_time(lower) + blake2b(data, digest_size=16).digest()
     data = msgspec.msgpack.encode((fact.key, fact.value))
-    return _packed(fact.time) + blake2b(data, digest_size=16).digest()
-
-
-def _packed(time: int) -> bytes:
-    return time.to_bytes(_TIME_BYTES, "big")
-
-
-def _time_of(place: bytes) -> int:
-    return int.from_bytes(place[:_TIME_BYTES], "big")
+    return packed_time(fact.time) + blake2b(data, digest_size=16).digest()

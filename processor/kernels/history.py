@@ -27,12 +27,20 @@ import msgspec
 from ikebana.arrangements.store import EntryDict, Store
 from ikebana.arrangements.update import pieces, sums
 from ikebana.processor.base.rows import KeyedUpdate, updates_from
-from ikebana.processor.kernels.layout import OF_SHARD, Entries, OfKey, OfKeys, ShardOf
+from ikebana.processor.kernels.layout import (
+    OF_SHARD,
+    TIME_BYTES,
+    Entries,
+    OfKey,
+    OfKeys,
+    ShardOf,
+    packed_time,
+    time_in,
+)
 
 EntryCounts = list[int]
 
 _QUEUE, _SINCE = b"q", b"s"
-_TIME_BYTES = 8
 
 
 def count_before(counts: EntryCounts, time: int) -> int:
@@ -105,15 +113,15 @@ class Queue:
 
     def due(self, since: int) -> Iterator[Due]:
         """Yield the entries that are queued for times before `since`, in order."""
-        for queued, _ in self._store.scan(_QUEUE, _packed(self.since)):
-            due = Due(_time_of(queued), queued[1 + _TIME_BYTES :])
+        for queued, _ in self._store.scan(_QUEUE, packed_time(self.since)):
+            due = Due(time_in(queued[1:]), queued[1 + TIME_BYTES :])
             if due.time >= since:
                 return
             yield due
 
     def empty(self) -> bool:
         """Whether no entry keeps times."""
-        return next(iter(self._store.scan(_QUEUE, _packed(self.since))), None) is None
+        return next(iter(self._store.scan(_QUEUE, packed_time(self.since))), None) is None
 
     def write(self, changes: EntryDict, since: int) -> None:
         """Write changes to the store, which is compacted to `since` now."""
@@ -121,7 +129,7 @@ class Queue:
             # Nothing was folded, so nothing is lost if this `since` is not written.
             return
         if since > self.since:
-            self._store.put(_SINCE, _packed(since))
+            self._store.put(_SINCE, packed_time(since))
             self.since = since
         self._store.change(changes)
 
@@ -131,9 +139,9 @@ def move(changes: EntryDict, place: bytes, old: int | None, new: int | None) -> 
     if old == new:
         return
     if old is not None:
-        changes[_QUEUE + _packed(old) + place] = None
+        changes[_QUEUE + packed_time(old) + place] = None
     if new is not None:
-        changes[_QUEUE + _packed(new) + place] = b""
+        changes[_QUEUE + packed_time(new) + place] = b""
 
 
 def queue_time(queued: int | None, newest: int, since: int) -> int:
@@ -149,18 +157,10 @@ def layout(entries: Mapping[bytes, OfKey]) -> dict[bytes, Entries]:
     """The layout of the queue, and of `since`, beside the entries that keep times."""
 
     def key(rest: bytes, _: bytes) -> bytes:
-        place = rest[_TIME_BYTES:]
+        place = rest[TIME_BYTES:]
         return entries[place[:1]].key(place[1:], b"")
 
     return {_QUEUE: OfKey(key), _SINCE: OF_SHARD, **entries}
-
-
-def _packed(time: int) -> bytes:
-    return time.to_bytes(_TIME_BYTES, "big")
-
-
-def _time_of(queued: bytes) -> int:
-    return int.from_bytes(queued[1 : 1 + _TIME_BYTES], "big")
 
 
 # Decision (recent updates lie beside entries): Lagging readers take off the updates since their
@@ -179,7 +179,7 @@ MOST_BATCHES = 4
 # number of the block in it.  While an edit fills, several batches have the same upper.
 _BLOCK = b"u"
 _NUMBER_BYTES = 4
-_OF_BATCH = slice(1, 1 + _TIME_BYTES + _NUMBER_BYTES)
+_OF_BATCH = slice(1, 1 + TIME_BYTES + _NUMBER_BYTES)
 _AT_ONCE = 2_000
 _NOTHING = [0]
 
@@ -197,7 +197,7 @@ class RecentUpdates:
         self._since = since
         self.fresh: ByKey = {}
         """The updates of this batch, by key."""
-        self._stored: dict[bytes, bytes] = dict(store.scan(_BLOCK, _packed(passed)))
+        self._stored: dict[bytes, bytes] = dict(store.scan(_BLOCK, packed_time(passed)))
         self._read: ByKey | None = None
 
     def add(self, updates: Mapping[bytes, list[KeyedUpdate]]) -> None:
@@ -218,7 +218,7 @@ class RecentUpdates:
             self._read = _by_key(
                 update
                 for place, block in self._stored.items()
-                if _time_of(place) > self._since
+                if time_in(place[1:]) > self._since
                 for update in _updates_of(block)
                 if update.time >= self._since
             )
@@ -230,7 +230,7 @@ class RecentUpdates:
 
     def settle(self, changes: EntryDict, upper: int, since: int) -> list[KeyedUpdate]:
         """Stage the blocks that lookups from `since` on need; return the updates of old blocks."""
-        left = {place: place[_OF_BATCH] for place in self._stored if _time_of(place) > since}
+        left = {place: place[_OF_BATCH] for place in self._stored if time_in(place[1:]) > since}
         old = set(sorted(set(left.values()))[:-MOST_BATCHES])
         leaving: list[KeyedUpdate] = []
         for place, block in self._stored.items():
@@ -240,8 +240,8 @@ class RecentUpdates:
             if of is None or of in old:
                 changes[place] = None
         if since < upper:
-            now = _packed(upper)
-            same = [batch[_TIME_BYTES:] for batch in left.values() if batch.startswith(now)]
+            now = packed_time(upper)
+            same = [batch[TIME_BYTES:] for batch in left.values() if batch.startswith(now)]
             number = int.from_bytes(max(same), "big") + 1 if same else 0
             changes |= _blocks(self.fresh, upper, number, since)
         self.fresh, self._read = {}, None
@@ -309,7 +309,7 @@ def _by_key(updates: Iterable[KeyedUpdate]) -> ByKey:
 
 def _blocks(by_key: ByKey, upper: int, batch: int, since: int) -> dict[bytes, bytes]:
     """The blocks of a batch; updates before `since` are seen by all."""
-    of = _BLOCK + _packed(upper) + _counted(batch)
+    of = _BLOCK + packed_time(upper) + _counted(batch)
     if compiled is None:
         columns = _since(by_key, since)
     else:

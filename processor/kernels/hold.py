@@ -20,10 +20,18 @@ import msgspec
 from ikebana.arrangements.store import PrefixStore, Store
 from ikebana.arrangements.update import LARGEST, pieces, sums
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.kernels.layout import OF_SHARD, OfKeys, PartKind, ShardOf, StateLayout
+from ikebana.processor.kernels.layout import (
+    OF_SHARD,
+    TIME_BYTES,
+    OfKeys,
+    PartKind,
+    ShardOf,
+    StateLayout,
+    packed_time,
+    time_in,
+)
 
 _Entry = tuple[bytes | None, bytes, int | str]
-_TIME_BYTES = 8
 _END = 1 << 64
 _HELD = b"h"
 # An entry is one update, or this + a block of neighbours; the place has the time of the first.
@@ -58,8 +66,8 @@ def step(store: Store, updates: Collection[KeyedUpdate], upper: int) -> list[Key
     released: dict[bytes, int] = {}
     stored_least = _least(store)
     least = min([stored_least, *(update.time for update in later.values())])
-    for place, entry in held.scan(b"", _packed(least)) if least < upper else ():
-        time = _time_of(place)
+    for place, entry in held.scan(b"", packed_time(least)) if least < upper else ():
+        time = time_in(place)
         # Entries lie in order of time, so the first one beyond the frontier ends it.
         if time >= upper:
             least = time
@@ -72,7 +80,7 @@ def step(store: Store, updates: Collection[KeyedUpdate], upper: int) -> list[Key
     for place, size in released.items():
         held.delete(place, size)
     if least < stored_least or (least > stored_least and (released or later)):
-        store.put(_LEAST, _packed(least))
+        store.put(_LEAST, packed_time(least))
     return [KeyedUpdate(*at, diff) for at, total in due.items() for diff in pieces(total)]
 
 
@@ -81,7 +89,7 @@ def portion(store: Store, time: int, most: int, start: bytes) -> tuple[list[Keye
 
     Return them, and the place at which the next portion starts; the first one starts at b"".
     """
-    held, at = PrefixStore(store, _HELD), _packed(time)
+    held, at = PrefixStore(store, _HELD), packed_time(time)
     updates: list[KeyedUpdate] = []
     released: dict[bytes, int] = {}
     after = start
@@ -90,7 +98,7 @@ def portion(store: Store, time: int, most: int, start: bytes) -> tuple[list[Keye
             break
         updates += _held_by(place, entry)
         released[place] = len(entry)
-        after = place[_TIME_BYTES:] + b"\x00"
+        after = place[TIME_BYTES:] + b"\x00"
     for place, size in released.items():
         held.delete(place, size)
     return updates, after
@@ -98,7 +106,7 @@ def portion(store: Store, time: int, most: int, start: bytes) -> tuple[list[Keye
 
 def has_more(store: Store, time: int, most: int, start: bytes) -> bool:
     """Whether there are more than `most` entries of one time at or after the place `start`."""
-    later = PrefixStore(store, _HELD).scan(_packed(time), start)
+    later = PrefixStore(store, _HELD).scan(packed_time(time), start)
     return next(islice(later, most, None), None) is not None
 
 
@@ -116,8 +124,8 @@ def step_in_blocks(
     stored_least = _least(store)
     released: dict[bytes, int] = {}
     stored: list[KeyedUpdate] = []
-    for place, entry in held.scan(b"", _packed(stored_least)) if stored_least < upper else ():
-        if (time := _time_of(place)) >= upper:
+    for place, entry in held.scan(b"", packed_time(stored_least)) if stored_least < upper else ():
+        if (time := time_in(place)) >= upper:
             least = time
             break
         stored += _held_by(place, entry)
@@ -133,7 +141,7 @@ def step_in_blocks(
     for at in range(0, len(later), _BLOCK):
         block = later[at : at + _BLOCK]
         entry = _BLOCK_TAG + msgspec.msgpack.encode(block)
-        place = _packed(block[0].time) + blake2b(entry, digest_size=16).digest()
+        place = packed_time(block[0].time) + blake2b(entry, digest_size=16).digest()
         same = blocks.get(place)
         blocks[place] = entry if same is None else _joined(same, entry)
     for place, known_entry in zip(blocks, held.get_many(list(blocks)), strict=True):
@@ -143,7 +151,7 @@ def step_in_blocks(
     if later:
         least = min(least, later[0].time)
     if least < stored_least or (least > stored_least and (released or later)):
-        store.put(_LEAST, _packed(min(least, _END - 1)))
+        store.put(_LEAST, packed_time(min(least, _END - 1)))
     return due
 
 
@@ -158,7 +166,7 @@ def _held_by(place: bytes, entry: bytes) -> list[KeyedUpdate]:
     if entry[:1] == _BLOCK_TAG:
         return _block_of(memoryview(entry)[1:])
     key, value, total = _entry_of(entry)
-    return [KeyedUpdate(key, value, _time_of(place), diff) for diff in pieces(total)]
+    return [KeyedUpdate(key, value, time_in(place), diff) for diff in pieces(total)]
 
 
 def is_due(store: Store, upper: int) -> bool:
@@ -166,13 +174,13 @@ def is_due(store: Store, upper: int) -> bool:
     least = _least(store)
     if least >= upper:
         return False
-    first = next(iter(PrefixStore(store, _HELD).scan(b"", _packed(least))), None)
-    return first is not None and _time_of(first[0]) < upper
+    first = next(iter(PrefixStore(store, _HELD).scan(b"", packed_time(least))), None)
+    return first is not None and time_in(first[0]) < upper
 
 
 def held_updates(store: Store) -> Iterator[KeyedUpdate]:
     """Yield all held updates, in order of time except within a block."""
-    for place, entry in PrefixStore(store, _HELD).scan(b"", _packed(_least(store))):
+    for place, entry in PrefixStore(store, _HELD).scan(b"", packed_time(_least(store))):
         yield from _held_by(place, entry)
 
 
@@ -184,7 +192,7 @@ def due_times(store: Store) -> list[int]:
 def waiting(store: Store, most: int) -> int:
     """The number of held updates, counted up to about `most`."""
     count = 0
-    for place, entry in PrefixStore(store, _HELD).scan(b"", _packed(_least(store))):
+    for place, entry in PrefixStore(store, _HELD).scan(b"", packed_time(_least(store))):
         count += len(_held_by(place, entry))
         if count >= most:
             break
@@ -242,17 +250,9 @@ def _deciding(update: KeyedUpdate) -> bytes:
 def _place(key: bytes | None, value: bytes, time: int) -> bytes:
     # Data may be long, and differ only at the end: of equal time they lie by their digest.
     data = msgspec.msgpack.encode((key, value))
-    return _packed(time) + blake2b(data, digest_size=16).digest()
+    return packed_time(time) + blake2b(data, digest_size=16).digest()
 
 
 def _least(store: Store) -> int:
     (entry,) = store.get_many([_LEAST])
-    return 0 if entry is None else _time_of(entry)
-
-
-def _packed(time: int) -> bytes:
-    return time.to_bytes(_TIME_BYTES, "big")
-
-
-def _time_of(place: bytes) -> int:
-    return int.from_bytes(place[:_TIME_BYTES], "big")
+    return 0 if entry is None else time_in(entry)

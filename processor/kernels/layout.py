@@ -74,6 +74,17 @@ KEY_IS_REST = OfKey(lambda rest, _: rest)
 """The key is all of the place behind the prefix."""
 OF_SHARD = OfShard()
 _LENGTH_BYTES = 4
+TIME_BYTES = 8
+
+
+def packed_time(time: int) -> bytes:
+    """A time of at most 64 bits that is not negative, as bytes that sort as times do."""
+    return time.to_bytes(TIME_BYTES, "big")
+
+
+def time_in(place: bytes) -> int:
+    """The time at the beginning of a place."""
+    return int.from_bytes(place[:TIME_BYTES], "big")
 
 
 def with_length(key: bytes) -> bytes:

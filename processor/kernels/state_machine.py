@@ -35,7 +35,16 @@ from ikebana.codecs import canonical
 from ikebana.codecs.errors import error_record
 from ikebana.errors import IkebanaError
 from ikebana.processor.base.rows import NULL_KEY, KeyedUpdate
-from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, OfKey, PartKind, StateLayout
+from ikebana.processor.kernels.layout import (
+    KEY_IS_REST,
+    TIME_BYTES,
+    Contents,
+    OfKey,
+    PartKind,
+    StateLayout,
+    packed_time,
+    time_in,
+)
 from ikebana.processor.kernels.user_calls import FailureError, canonical_results
 
 
@@ -131,8 +140,6 @@ _place_of = msgspec.msgpack.Decoder(tuple[tuple[int, ...], bytes]).decode
 _Waiting = tuple[bytes | None, bytes | None]
 _waiting_of = msgspec.msgpack.Decoder(list[_Waiting]).decode
 
-_TIME_BYTES = 8
-
 
 def step(
     store: Store, events: Sequence[Event], interval: Interval, machine: Machine
@@ -186,7 +193,7 @@ def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
 def waiting_times(store: Store) -> list[int]:
     """The times of the events that wait, in order."""
     waiting = PrefixStore(store, b"w").scan(b"")
-    return [int.from_bytes(place[:_TIME_BYTES], "big") for place, _ in waiting]
+    return [time_in(place) for place, _ in waiting]
 
 
 def _loaded(entry: bytes | None, machine: Machine) -> MachineState:
@@ -296,7 +303,7 @@ def _wait(waiting: PrefixStore, events: Sequence[Event]) -> None:
     """Keep events, after those that wait already; events of one order stay in order of arrival."""
     by_place: dict[bytes, list[_Waiting]] = {}
     for key, time, order, value, record in events:
-        place = time.to_bytes(_TIME_BYTES, "big") + _encode((order, key))
+        place = packed_time(time) + _encode((order, key))
         by_place.setdefault(place, []).append((value, record))
     places = list(by_place)
     for place, entry in zip(places, waiting.get_many(places), strict=True):
@@ -307,7 +314,7 @@ def _wait(waiting: PrefixStore, events: Sequence[Event]) -> None:
 def waiting(store: Store, upper: int, most: int) -> int:
     """How many events wait for times from `upper` on, counted up to `most` or a few more."""
     count = 0
-    for _, entry in PrefixStore(store, b"w").scan(b"", upper.to_bytes(_TIME_BYTES, "big")):
+    for _, entry in PrefixStore(store, b"w").scan(b"", packed_time(upper)):
         count += len(_waiting_of(entry))
         if count >= most:
             break
@@ -319,7 +326,7 @@ PART = PartKind(
     StateLayout(
         {
             b"k": KEY_IS_REST,
-            b"w": OfKey(lambda rest, _: _place_of(rest[_TIME_BYTES:])[1]),
+            b"w": OfKey(lambda rest, _: _place_of(rest[TIME_BYTES:])[1]),
         }
     ),
     contents,
@@ -333,13 +340,13 @@ def _due(waiting: PrefixStore, interval: Interval) -> list[Event]:
     events: list[Event] = []
     places = []
     # Nothing waits for earlier times, but the scan would step over deleted entries.
-    start = interval.lower.to_bytes(_TIME_BYTES, "big")
+    start = packed_time(interval.lower)
     for place, entry in waiting.scan(b"", start):
-        time = int.from_bytes(place[:_TIME_BYTES], "big")
+        time = time_in(place)
         # Places are in order of time, so the first one beyond the frontier ends it.
         if time >= interval.upper:
             break
-        order, key = _place_of(place[_TIME_BYTES:])
+        order, key = _place_of(place[TIME_BYTES:])
         events += [Event(key, time, order, *waiting) for waiting in _waiting_of(entry)]
         places.append(place)
     for place in places:

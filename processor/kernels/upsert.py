@@ -54,7 +54,13 @@ from ikebana.processor.base.rows import (
 )
 from ikebana.processor.kernels import history, upsert_waiting
 from ikebana.processor.kernels.history import EntryCounts, Queue
-from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, PartKind, StateLayout
+from ikebana.processor.kernels.layout import (
+    KEY_IS_REST,
+    Contents,
+    PartKind,
+    StateLayout,
+    packed_time,
+)
 from ikebana.processor.kernels.upsert_waiting import (
     NOTHING_SAID,
     SPECIAL,
@@ -67,7 +73,6 @@ from ikebana.processor.kernels.upsert_waiting import (
     combined,
     keep,
     keep_plain,
-    packed,
     plain_rank,
     rank_of,
     rows_of,
@@ -153,7 +158,7 @@ def in_sequence(
         return None
     if any(chunk.sequences for chunk in full):
         return None
-    if next(iter(waiting.scan(b"", packed(interval.lower))), None) is not None:
+    if next(iter(waiting.scan(b"", packed_time(interval.lower))), None) is not None:
         return None
     ordered = sorted(full, key=_first_time)
     last = interval.lower - 1

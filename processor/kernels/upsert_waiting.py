@@ -22,7 +22,7 @@ from ikebana.arrangements.store import PrefixStore
 from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import Partial, Truncate, Upserts, times_of
-from ikebana.processor.kernels.layout import OfKeys, ShardOf
+from ikebana.processor.kernels.layout import OfKeys, ShardOf, packed_time
 
 # The values that upserts of a key carry, and the order in which they apply.
 #
@@ -187,11 +187,6 @@ def keep(waiting: PrefixStore, row: UpsertRow, waited: Waited) -> None:
     waiting.put(_place(rank_of(row), waited), _encode(entry))
 
 
-def packed(time: int) -> bytes:
-    """A time as bytes that sort as times do."""
-    return time.to_bytes(8, "big")
-
-
 def keep_plain(waiting: PrefixStore, rows: Sequence[PlainUpsert], waited: Waited) -> None:
     """Store rows of different messages, sorted by their ranks, in blocks."""
     for at in range(0, len(rows), _BLOCK):
@@ -225,7 +220,7 @@ def take_due(
     left: list[list[PlainUpsert]] = []
     sizes: dict[bytes, int] = {}
     # Nothing waits for earlier times, but the scan would step over deleted entries.
-    for place, entry in waiting.scan(b"", packed(interval.lower)):
+    for place, entry in waiting.scan(b"", packed_time(interval.lower)):
         time, order, partition, offset, _ = _PLACE.unpack(place)
         # Places are in order of time, so the first one beyond the frontier ends it.
         if time >= interval.upper:
@@ -271,7 +266,7 @@ def count(waiting: PrefixStore, upper: int, most: int) -> int:
 
 
 def _times_by_entry(waiting: PrefixStore, start: int) -> Iterator[Sequence[int]]:
-    for place, entry in waiting.scan(b"", packed(start)):
+    for place, entry in waiting.scan(b"", packed_time(start)):
         for each in _entries_in(entry):
             if each[:1] == _BLOCK_TAG:
                 yield [row[0] for row in _rows_in(each)]

@@ -56,7 +56,7 @@ def literal(text: str) -> str:
     mark = ""
     if not all(map(is_seen, text)):
         mark, text = "E", "".join(map(_escaped, text))
-    return mark + "'" + text.replace("'", "''") + "'"
+    return mark + sql_type.literal(text)
 
 
 def _escaped(character: str) -> str:

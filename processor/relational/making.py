@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from ikebana.codecs.sql_type import literal
 from ikebana.processor.kernels.window_values import WindowFunction
 from ikebana.processor.linear.bound_query import common_type, type_of
 from ikebana.processor.linear.json_text import BLOB, quoted
@@ -692,16 +693,12 @@ def key_of(by: tuple[tuple[str, str, str], ...]) -> str:
 
 def struct(fields: Iterable[tuple[str, str]]) -> str:
     """SQL of a struct of named expressions."""
-    return "{" + ", ".join(f"{_literal(name)}: {sql}" for name, sql in fields) + "}"
+    return "{" + ", ".join(f"{literal(name)}: {sql}" for name, sql in fields) + "}"
 
 
 def as_type(sql: str, kind: str) -> str:
     """SQL of a JSON value cast to a type."""
     return sql if kind == "JSON" else f"{sql}::{kind}"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _numbered(name: str) -> Iterator[str]:

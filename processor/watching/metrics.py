@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from ikebana.processor.base.fast_paths import FastPath
 from ikebana.processor.base.notices import Notice, counts
 from ikebana.processor.base.sharding import Hot
-from ikebana.processor.base.texts import EPOCH_MS, shown
+from ikebana.processor.base.texts import lag_s, shown
 from ikebana.processor.planning.joins.stages import joined
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.batch_selection import InputsState
@@ -324,13 +324,12 @@ def of_moment(
     yield MetricSample(LIVE, (), health.live().good)
     yield MetricSample(READY, (), health.ready().good)
     yield MetricSample(QUIET, (), health.quiet_s)
-    if (lag_s := health.lag_s) is not None:
-        yield MetricSample(LAG, (), lag_s)
-    # A frontier can be slightly ahead of this clock, because it is beyond the newest time.
+    if health.lag_s is not None:
+        yield MetricSample(LAG, (), health.lag_s)
     for metric, frontiers in ((OPERATOR_LAG, operators), (OUTPUT_LAG, outputs)):
         for name, frontier in frontiers.items():
-            if frontier in EPOCH_MS:
-                yield MetricSample(metric, (name,), max(0, now_ms - frontier) / 1000)
+            if (lag := lag_s(frontier, now_ms)) is not None:
+                yield MetricSample(metric, (name,), lag)
 
 
 # The most hashes of an input or join; later ones are reported as one.

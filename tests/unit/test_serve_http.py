@@ -14,6 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from ikebana.arrangements.update import LARGEST
+from ikebana.processor.base.texts import EPOCH_MS
 from ikebana.processor.watching.guard import EVERYTHING, Access, AccessLimits
 from ikebana.serving.arrangement import Retention
 from ikebana.serving.http_server import application
@@ -376,6 +377,20 @@ def test_the_probes_and_metrics_say_how_the_collections_stand(client: TestClient
     assert f'ikebana_served_frontier{{collection="{PLANES}"}} 20.0' in metrics
     assert f'ikebana_served_updates_total{{collection="{PLANES}"}} 4.0' in metrics
     assert "process_cpu_seconds_total" in metrics
+
+
+def test_a_frontier_ahead_of_the_clock_has_no_lag_anywhere(tmp_path: Path) -> None:
+    """It can be ahead, because it is beyond the newest time, or the clocks differ."""
+    topics = MemoryTopics()
+    topics.close("ahead", EPOCH_MS[-1], (b"1", b"{}", EPOCH_MS[0], 1))
+    with serving(topics, tmp_path, "ahead") as service:
+        caught_up(service, topics, "ahead")
+        with _client(service) as client:
+            metrics = client.get("/metrics").text
+            answered = client.get("/v1/collections/ahead").json()
+
+    assert answered["lag_s"] == 0.0
+    assert 'ikebana_served_lag_seconds{collection="ahead"} 0.0' in metrics
 
 
 def test_values_of_many_keys_have_a_bound(tmp_path: Path) -> None:
