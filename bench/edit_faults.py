@@ -90,7 +90,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: no batch says that all is filled": (
         LIVE,
         _TRANSITION,
-        "return self.was is Stage.FILL and not self.fills",
+        "return self.was is Phase.FILL and not self.fills",
         "return False",
     ),
     "edit: what is new does not wait": (
@@ -222,8 +222,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: the source never learns that an edit at time 0 is filled": (
         SOURCE,
         _TRANSITION,
-        "in (Stage.FILL, Stage.JOIN, Stage.WRITE, Stage.CLOSE)",
-        "in (Stage.JOIN, Stage.WRITE, Stage.CLOSE)",
+        "in (Phase.FILL, Phase.JOIN, Phase.WRITE, Phase.CLOSE)",
+        "in (Phase.JOIN, Phase.WRITE, Phase.CLOSE)",
     ),
     "edit: shards do not know of an edit at time 0": (
         SOURCE,

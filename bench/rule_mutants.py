@@ -417,8 +417,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "another plan while a join begins": (
         NEXT_STEP,
         "processor/base/transition.py",
-        "return Stage.FILL in NEXT[self.stage]",
-        "return Stage.FILL in NEXT[self.stage] or self.stage is Stage.JOIN",
+        "return Phase.FILL in NEXT[self.phase]",
+        "return Phase.FILL in NEXT[self.phase] or self.phase is Phase.JOIN",
     ),
     "a marker of another checkpoint": (
         STARTING,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
-from ikebana.processor.base.transition import NEXT, Stage
+from ikebana.processor.base.transition import NEXT, Phase
 
 HERE = Path(__file__).resolve().parent / "images"
 _STYLE = """\
@@ -239,43 +239,43 @@ def edit() -> Picture:
     return picture
 
 
-# The place of each stage of a transition, and by stages the way of the arrow and of its reason.
-_STAGES = {
-    Stage.SETTLED: (20, 175, 90),
-    Stage.FILL: (220, 175, 90),
-    Stage.JOIN: (330, 95, 90),
-    Stage.WRITE: (450, 175, 110),
-    Stage.CLOSE: (630, 175, 110),
-    Stage.REBUILD: (20, 300, 90),
-    Stage.REBUILT: (220, 300, 90),
+# The place of each phase of a transition, and by phases the way of the arrow and of its reason.
+_PHASES = {
+    Phase.SETTLED: (20, 175, 90),
+    Phase.FILL: (220, 175, 90),
+    Phase.JOIN: (330, 95, 90),
+    Phase.WRITE: (450, 175, 110),
+    Phase.CLOSE: (630, 175, 110),
+    Phase.REBUILD: (20, 300, 90),
+    Phase.REBUILT: (220, 300, 90),
 }
-_WAYS: dict[tuple[Stage, Stage], tuple[list[tuple[float, float]], tuple[float, float]]] = {
-    (Stage.SETTLED, Stage.FILL): ([(110, 188), (220, 188)], (165, 182)),
-    (Stage.FILL, Stage.SETTLED): ([(220, 208), (110, 208)], (165, 222)),
-    (Stage.FILL, Stage.JOIN): ([(290, 175), (335, 141)], (275, 155)),
-    (Stage.FILL, Stage.WRITE): ([(310, 198), (450, 198)], (380, 192)),
-    (Stage.FILL, Stage.CLOSE): ([(250, 221), (250, 245), (660, 245), (660, 221)], (455, 240)),
-    (Stage.JOIN, Stage.WRITE): ([(415, 141), (470, 175)], (465, 155)),
-    (Stage.JOIN, Stage.CLOSE): ([(420, 118), (660, 118), (660, 175)], (540, 112)),
-    (Stage.JOIN, Stage.SETTLED): ([(330, 118), (80, 118), (80, 175)], (205, 112)),
-    (Stage.WRITE, Stage.CLOSE): ([(560, 188), (630, 188)], (594, 182)),
-    (Stage.CLOSE, Stage.WRITE): ([(630, 208), (560, 208)], (594, 222)),
-    (Stage.CLOSE, Stage.SETTLED): ([(710, 175), (710, 50), (50, 50), (50, 175)], (380, 44)),
-    (Stage.CLOSE, Stage.FILL): ([(710, 221), (710, 270), (275, 270), (275, 221)], (490, 265)),
-    (Stage.REBUILD, Stage.REBUILT): ([(110, 323), (220, 323)], (165, 317)),
-    (Stage.REBUILT, Stage.SETTLED): ([(235, 300), (235, 285), (65, 285), (65, 221)], (150, 280)),
-    (Stage.REBUILT, Stage.FILL): ([(298, 300), (298, 221)], (352, 292)),
+_WAYS: dict[tuple[Phase, Phase], tuple[list[tuple[float, float]], tuple[float, float]]] = {
+    (Phase.SETTLED, Phase.FILL): ([(110, 188), (220, 188)], (165, 182)),
+    (Phase.FILL, Phase.SETTLED): ([(220, 208), (110, 208)], (165, 222)),
+    (Phase.FILL, Phase.JOIN): ([(290, 175), (335, 141)], (275, 155)),
+    (Phase.FILL, Phase.WRITE): ([(310, 198), (450, 198)], (380, 192)),
+    (Phase.FILL, Phase.CLOSE): ([(250, 221), (250, 245), (660, 245), (660, 221)], (455, 240)),
+    (Phase.JOIN, Phase.WRITE): ([(415, 141), (470, 175)], (465, 155)),
+    (Phase.JOIN, Phase.CLOSE): ([(420, 118), (660, 118), (660, 175)], (540, 112)),
+    (Phase.JOIN, Phase.SETTLED): ([(330, 118), (80, 118), (80, 175)], (205, 112)),
+    (Phase.WRITE, Phase.CLOSE): ([(560, 188), (630, 188)], (594, 182)),
+    (Phase.CLOSE, Phase.WRITE): ([(630, 208), (560, 208)], (594, 222)),
+    (Phase.CLOSE, Phase.SETTLED): ([(710, 175), (710, 50), (50, 50), (50, 175)], (380, 44)),
+    (Phase.CLOSE, Phase.FILL): ([(710, 221), (710, 270), (275, 270), (275, 221)], (490, 265)),
+    (Phase.REBUILD, Phase.REBUILT): ([(110, 323), (220, 323)], (165, 317)),
+    (Phase.REBUILT, Phase.SETTLED): ([(235, 300), (235, 285), (65, 285), (65, 221)], (150, 280)),
+    (Phase.REBUILT, Phase.FILL): ([(298, 300), (298, 221)], (352, 292)),
 }
 
 
-def stages() -> Picture:
-    """The stages of a transition, by the table that each batch follows."""
-    picture = Picture(760, 365, "The stages of a transition")
-    for stage, (x, y, width) in _STAGES.items():
-        picture.box(x, y, width, 46, stage.value, "" if stage is Stage.SETTLED else "accent")
-    for stage, following in NEXT.items():
+def phases() -> Picture:
+    """The phases of a transition, by the table that each batch follows."""
+    picture = Picture(760, 365, "The phases of a transition")
+    for phase, (x, y, width) in _PHASES.items():
+        picture.box(x, y, width, 46, phase.value, "" if phase is Phase.SETTLED else "accent")
+    for phase, following in NEXT.items():
         for other, why in following.items():
-            way, label = _WAYS[stage, other]
+            way, label = _WAYS[phase, other]
             picture.arrow(way)
             picture.text(*label, why, "soft", "middle")
     return picture
@@ -334,7 +334,7 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "delta-path": delta_path,
     "shared-arrangements": shared,
     "edit": edit,
-    "stages": stages,
+    "phases": phases,
     "start": start,
     "deployment": deployment,
 }

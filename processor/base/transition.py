@@ -2,8 +2,8 @@
 
 Something new (an operator, a join, an output, a whole state) needs the past that came before it.
 It gets this in portions, as of one time, while everything else goes on and outputs that change are
-frozen at that time; then these get the difference.  `NEXT` is the table of the stages of that, and
-the stage is logged with each batch.
+frozen at that time; then these get the difference.  `NEXT` is the table of the phases of that, and
+the phase is logged with each batch.
 
 In a rebuild all of the state is new.  It begins at a time beyond all times that the lost state
 has written.  The inputs are read once more, up to the ends that they had when the recovery was
@@ -26,8 +26,8 @@ import msgspec
 from ikebana.processor.base.offsets import Offsets, Positions, have_reached
 
 
-class Stage(StrEnum):
-    """The stage of a transition in a batch: the first in this order that is not done."""
+class Phase(StrEnum):
+    """The phase of a transition in a batch: the first in this order that is not done."""
 
     REBUILD = "rebuild"
     """Inputs and outputs' own topics are read for a new state; all outputs are frozen."""
@@ -45,21 +45,21 @@ class Stage(StrEnum):
     """Nothing is under way."""
 
 
-# By stage, the stages that may follow, and why each does.  A stage may also last.  An edit at time
+# By phase, the phases that may follow, and why each does.  A phase may also last.  An edit at time
 # 0, from before the first closed time, has nothing to close.
-NEXT: Mapping[Stage, Mapping[Stage, str]] = {
-    Stage.SETTLED: {Stage.FILL: "another plan"},
-    Stage.FILL: {
-        Stage.JOIN: "new joins",
-        Stage.WRITE: "large",
-        Stage.CLOSE: "not large",
-        Stage.SETTLED: "at time 0",
+NEXT: Mapping[Phase, Mapping[Phase, str]] = {
+    Phase.SETTLED: {Phase.FILL: "another plan"},
+    Phase.FILL: {
+        Phase.JOIN: "new joins",
+        Phase.WRITE: "large",
+        Phase.CLOSE: "not large",
+        Phase.SETTLED: "at time 0",
     },
-    Stage.JOIN: {Stage.WRITE: "large", Stage.CLOSE: "not large", Stage.SETTLED: "at time 0"},
-    Stage.WRITE: {Stage.CLOSE: "written"},
-    Stage.CLOSE: {Stage.SETTLED: "closed", Stage.WRITE: "large", Stage.FILL: "another plan"},
-    Stage.REBUILD: {Stage.REBUILT: "all is read"},
-    Stage.REBUILT: {Stage.SETTLED: "written", Stage.FILL: "another plan"},
+    Phase.JOIN: {Phase.WRITE: "large", Phase.CLOSE: "not large", Phase.SETTLED: "at time 0"},
+    Phase.WRITE: {Phase.CLOSE: "written"},
+    Phase.CLOSE: {Phase.SETTLED: "closed", Phase.WRITE: "large", Phase.FILL: "another plan"},
+    Phase.REBUILD: {Phase.REBUILT: "all is read"},
+    Phase.REBUILT: {Phase.SETTLED: "written", Phase.FILL: "another plan"},
 }
 
 
@@ -108,7 +108,7 @@ class Transition(msgspec.Struct, frozen=True, omit_defaults=True):
       difference: the frontier of the last edit, or that of a rebuild, until all operators are
       past it, else 0.  That of an edit before the first closed time is 0 too.  Several edits may
       be made at one frontier, one after the other.
-    * `stage`, and `was`: the stage of this batch, and of the one before.
+    * `phase`, and `was`: the phase of this batch, and of the one before.
     * `takes`: this batch takes a portion of the past, for the edit while it fills, else for the
       joins.
     * `joins`: the new joins that still lack rows from before they began.
@@ -122,8 +122,8 @@ class Transition(msgspec.Struct, frozen=True, omit_defaults=True):
 
     edits: int = 0
     at: int = 0
-    stage: Stage = Stage.SETTLED
-    was: Stage = Stage.SETTLED
+    phase: Phase = Phase.SETTLED
+    was: Phase = Phase.SETTLED
     takes: bool = False
     joins: list[str] = []
     began: list[str] = []
@@ -139,17 +139,17 @@ class Transition(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def fills(self) -> bool:
         """Whether the batch takes portions of the state through the old and the new plan."""
-        return self.stage is Stage.FILL
+        return self.phase is Phase.FILL
 
     @property
     def is_filled(self) -> bool:
         """Whether the batch before has taken the last portion, so that frozen outputs go on."""
-        return self.was is Stage.FILL and not self.fills
+        return self.was is Phase.FILL and not self.fills
 
     @property
     def rebuilds(self) -> bool:
         """Whether the batch belongs to a rebuild, which may end with it."""
-        return self.stage in (Stage.REBUILD, Stage.REBUILT)
+        return self.phase in (Phase.REBUILD, Phase.REBUILT)
 
     @property
     def is_edit(self) -> bool:
@@ -159,37 +159,37 @@ class Transition(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def asks_shards(self) -> bool:
         """Whether the next batch depends on the progress that shards report of this one."""
-        return self.stage in (Stage.FILL, Stage.JOIN, Stage.WRITE, Stage.CLOSE)
+        return self.phase in (Phase.FILL, Phase.JOIN, Phase.WRITE, Phase.CLOSE)
 
     @property
     def gives_up(self) -> int:
         """In the last batch of a rebuild, the time before which outputs give times up; else 0."""
-        return self.at if self.stage is Stage.REBUILT else 0
+        return self.at if self.phase is Phase.REBUILT else 0
 
     def freezes(self, output: str) -> bool:
         """Whether progress reports neither times nor end offsets of an output."""
-        return self.stage is Stage.REBUILD or output in self.writing
+        return self.phase is Phase.REBUILD or output in self.writing
 
     @property
     def is_settled(self) -> bool:
         """Whether another plan may follow: no portion is missing, and outputs hold the rest."""
-        return Stage.FILL in NEXT[self.stage]
+        return Phase.FILL in NEXT[self.phase]
 
     @property
     def begins(self) -> dict[str, int]:
         """The joins that lack rows, with the time at which they begin."""
         return dict.fromkeys(self.joins, self.at)
 
-    def next(self, stage: Stage, **changes: Any) -> "Transition":
-        """Move to the stage of the next batch, which the table of stages allows."""
-        result = msgspec.structs.replace(self, stage=stage, was=self.stage, **changes)
-        assert result.follows(self), f"no transition goes from {self.stage} to {stage}"
+    def next(self, phase: Phase, **changes: Any) -> "Transition":
+        """Move to the phase of the next batch, which the table of phases allows."""
+        result = msgspec.structs.replace(self, phase=phase, was=self.phase, **changes)
+        assert result.follows(self), f"no transition goes from {self.phase} to {phase}"
         return result
 
     def follows(self, before: "Transition") -> bool:
-        """Whether the table of stages has a way from the batch before to this one."""
-        is_edge = self.stage is before.stage or self.stage in NEXT[before.stage]
-        return self.was is before.stage and is_edge
+        """Whether the table of phases has a way from the batch before to this one."""
+        is_edge = self.phase is before.phase or self.phase in NEXT[before.phase]
+        return self.was is before.phase and is_edge
 
     def for_shards(self) -> "Transition":
         """Leave out the fields that shards do not need."""

@@ -67,7 +67,7 @@ class Marker(msgspec.Struct, frozen=True):
     * `hops_from`: the offset at which the batch began to read its loopback partition.
     * `seen`: the reports on inputs' times that the shard received.
     * `facts`: the numbers of new facts of CDCv2 by input, packed like `times`.
-    * `took`: seconds by phase.
+    * `took`: seconds by lap of the task.
     * `transition`, `replayed`: the transition that the batch belongs to, and what the shard
       reports of it.
     * `waiting`: the number of updates held for later times, as `parts.waiting` counts them.

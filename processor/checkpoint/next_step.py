@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from ikebana.errors import CheckpointError
-from ikebana.processor.base.transition import Stage
+from ikebana.processor.base.transition import Phase
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, Logged
 from ikebana.processor.checkpoint.edit_description import Finishing
 from ikebana.processor.checkpoint.recorded_plan import (
@@ -119,7 +119,7 @@ def next_step(observed: Observed, desired: Desired) -> StartStep | Refusal:
         following = step_to(birth, plan, logged.offset)
         rescales = _rescales(birth, desired)
         last = logged.offset or birth.start
-        is_rebuilt = last.transition.stage is Stage.REBUILD
+        is_rebuilt = last.transition.phase is Phase.REBUILD
         if is_rebuilt and (following.birth != birth or rescales):
             return _is_rebuilt(birth)
         pending = finishing(None if rescales else following.plan, logged)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ikebana.processor.base.offsets import Positions
-from ikebana.processor.base.transition import Rebuilding, Stage, Transition
+from ikebana.processor.base.transition import Phase, Rebuilding, Transition
 from ikebana.processor.checkpoint.commits import Lease, Marker
 from ikebana.processor.checkpoint.takeover import OutputState, lasting_topics
 from ikebana.processor.planning import progress, starts
@@ -136,7 +136,7 @@ def rebuild(plan: Plan, left: Remains) -> SourceOffset:
         hops=dict(left.hops),
         transition=Transition(
             at=begin,
-            stage=Stage.REBUILD,
+            phase=Phase.REBUILD,
             read_back=replays.nothing_read(left.read_back),
             rebuilding=Rebuilding(
                 until={topic: dict(left.ends[topic]) for topic in plan.topics},

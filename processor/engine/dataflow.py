@@ -47,8 +47,8 @@ from ikebana.processor.base.sharding import Hot, hot_keys
 from ikebana.processor.base.transition import (
     NO_TRANSITION,
     NOTHING_REPLAYED,
+    Phase,
     Replayed,
-    Stage,
     Transition,
 )
 from ikebana.processor.checkpoint import parts
@@ -414,7 +414,7 @@ def _rebuilt(
         update._replace(time=of.at) if of.at <= update.time < passed else update
         for update in updates
     ]
-    if of.stage is Stage.REBUILD:
+    if of.phase is Phase.REBUILD:
         released = hold.step(part, adding, stand)
         assert not released, "an output gets updates of times that are closed"
         return released

@@ -45,7 +45,7 @@ from ikebana.arrangements.store import PrefixStore, Store
 from ikebana.arrangements.update import Interval, Time
 from ikebana.processor.base.rows import KeyedUpdate, keyed
 from ikebana.processor.base.texts import shown
-from ikebana.processor.base.transition import Stage, Transition
+from ikebana.processor.base.transition import Phase, Transition
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.engine import replaying
 from ikebana.processor.engine.joined_batch import apply_stage, rows_for_first_stage
@@ -266,7 +266,7 @@ def output_intervals(
     """
     intervals = progress.output_intervals(plan, of)
     if (lost := transition.rebuilding) is not None:
-        ends = transition.stage is Stage.REBUILT
+        ends = transition.phase is Phase.REBUILT
         stands = {name: lost.stands.get(name, 0) for name in intervals}
         return {
             name: Interval(stand, intervals[name].upper if ends else stand)

@@ -45,7 +45,7 @@ from ikebana.processor.base import faults
 from ikebana.processor.base.rows import Records, Tick, pack, size_of, unpack
 from ikebana.processor.base.sharding import hop_chunks, owner_of
 from ikebana.processor.base.texts import shown
-from ikebana.processor.base.transition import Stage, Transition
+from ikebana.processor.base.transition import Phase, Transition
 from ikebana.processor.checkpoint.commits import (
     Adopt,
     Compute,
@@ -77,16 +77,16 @@ from ikebana.processor.planning.plan import Plan
 
 
 class Stopwatch:
-    """Durations in seconds by phase; laps of the same phase are added."""
+    """Durations in seconds by lap; laps of the same name are added."""
 
     def __init__(self) -> None:
         self.laps: dict[str, float] = {}
         self._last = time.monotonic()
 
-    def lap(self, phase: str) -> None:
-        """Add the time since the last lap to `phase`."""
+    def lap(self, name: str) -> None:
+        """Add the time since the last lap to those of this name."""
         now = time.monotonic()
-        self.laps[phase] = self.laps.get(phase, 0.0) + now - self._last
+        self.laps[name] = self.laps.get(name, 0.0) + now - self._last
         self._last = now
 
 
@@ -352,7 +352,7 @@ def _marker(job: Job, computed: Computed, counts: dict[str, int], size: int) -> 
         hot=list(emitted.hot),
         facts={name: pack_times(counts) for name, counts in emitted.facts.items()},
         filling=fill_progress(job.edit, emitted, transition),
-        took={phase: round(seconds, 6) for phase, seconds in computed.watch.laps.items()},
+        took={lap: round(seconds, 6) for lap, seconds in computed.watch.laps.items()},
     )
 
 
@@ -365,7 +365,7 @@ def _closed(computed: Computed, counts: Mapping[str, int]) -> dict[str, int]:
         for name, count in counts.items()
     }
     of = transition.rebuilding
-    if of is not None and transition.stage is Stage.REBUILT and computed.manifest.shard == 0:
+    if of is not None and transition.phase is Phase.REBUILT and computed.manifest.shard == 0:
         # The lost checkpoint wrote these, and no progress has counted them.
         return {name: count + of.unclosed.get(name, 0) for name, count in closed.items()}
     return closed

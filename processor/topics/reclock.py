@@ -17,7 +17,7 @@ import msgspec
 
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.offsets import Positions
-from ikebana.processor.base.transition import ReadBack, Stage, Transition
+from ikebana.processor.base.transition import Phase, ReadBack, Transition
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.joins.stages import joined
@@ -44,15 +44,15 @@ class EditStep(NamedTuple):
     fills: bool
     goes_on: bool
 
-    def stage(self, joins: Collection[str], writes: Collection[str]) -> Stage:
-        """The stage of the batch, while `joins` lack rows and outputs write portions."""
+    def phase(self, joins: Collection[str], writes: Collection[str]) -> Phase:
+        """The phase of the batch, while `joins` lack rows and outputs write portions."""
         if self.fills:
-            return Stage.FILL
+            return Phase.FILL
         if joins:
-            return Stage.JOIN
+            return Phase.JOIN
         if writes:
-            return Stage.WRITE
-        return Stage.CLOSE if self.at else Stage.SETTLED
+            return Phase.WRITE
+        return Phase.CLOSE if self.at else Phase.SETTLED
 
 
 def step_of(last: SourceOffset, look: MintingState, edits: int) -> EditStep:
@@ -68,7 +68,7 @@ def step_of(last: SourceOffset, look: MintingState, edits: int) -> EditStep:
         return EditStep(of.at, fills=not is_done, goes_on=True)
     # Outputs hold the updates of an edit until its time is closed.
     least = min(last.frontiers.values(), default=last.upper)
-    is_open = of.stage is Stage.REBUILD or bool(of.writing) or least <= of.at
+    is_open = of.phase is Phase.REBUILD or bool(of.writing) or least <= of.at
     return EditStep(of.at if is_open else 0, fills=False, goes_on=False)
 
 
@@ -76,7 +76,7 @@ def read_back(
     last: Transition, look: MintingState, edit: EditStep, edits: int, limit: int | None
 ) -> ReadBack:
     """The positions in outputs' own topics after a batch that reads about `limit` offsets."""
-    if not edit.fills and last.stage is not Stage.REBUILD:
+    if not edit.fills and last.phase is not Phase.REBUILD:
         return {}
     positions = look.read_back if last.is_behind(edits) else last.read_back
     return replays.positions_after(positions, limit)
@@ -270,7 +270,7 @@ class _Next:
         """Take an edit into account, and choose the share of the exchange topic."""
         look = look._replace(ends=with_histories(plan, last, dict(look.ends)))
         transition = last.transition
-        rebuilds = transition.stage is Stage.REBUILD
+        rebuilds = transition.phase is Phase.REBUILD
         if rebuilds and transition.rebuilding is not None:
             look = look._replace(ends=transition.rebuilding.readable(look.ends))
             edited = edited._replace(finishes=False)
@@ -367,14 +367,14 @@ class _Next:
         last, edit, all_hops = self.last.transition, self.edit, self.hops.all
         limit = self.trigger.limit if all_hops else 0
         spans = read_back(last, self.look, edit, self.edited.edits, limit)
-        stage = edit.stage(self.joins, writes)
+        phase = edit.phase(self.joins, writes)
         if self.rebuilds and last.rebuilding is not None:
             is_level = all_hops and not offsets_left(spans) and progress.is_level(frontiers)
             # The difference has a time of its own, before the last upper.
             is_read = is_level and upper > edit.at and last.rebuilding.is_read(positions)
-            stage = Stage.REBUILT if is_read else Stage.REBUILD
+            phase = Phase.REBUILT if is_read else Phase.REBUILD
         return last.next(
-            stage,
+            phase,
             edits=max(self.edited.edits, last.edits),
             at=edit.at,
             # Portions go through the exchange topic, so the next one waits until that is read.

@@ -22,7 +22,7 @@ import ikebana
 from ikebana.codecs.diff import topic_of
 from ikebana.errors import FencedError, SourceError
 from ikebana.processor.base.rows import Updates, unpack, updates_of
-from ikebana.processor.base.transition import Stage, Transition
+from ikebana.processor.base.transition import Phase, Transition
 from ikebana.processor.kafka import compacting, own_topics, topics
 from ikebana.processor.kafka.compacting import Compaction
 from ikebana.processor.kafka.diff_topic import DiffTopic, PassedError
@@ -245,7 +245,7 @@ def test_nothing_is_deleted_for_a_snapshot_that_is_not_what_was_written(life: Li
 def _retractions(life: Life) -> Collection:
     """What an edit at the frontier takes back out of the topic, in several batches."""
     name, found = life.written.name, own_topics.begun(life.written.settings, [life.written.name])
-    transition = Transition(1, life.written.upper, Stage.FILL)
+    transition = Transition(1, life.written.upper, Phase.FILL)
     plan = Plan("p", (), (), (Output("shown", "o", name),))
     reader, counts = RangeReader(life.written.settings), Counter[tuple[bytes | None, bytes]]()
     while offsets_left(found):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs import diff
-from ikebana.processor.base.transition import Stage
+from ikebana.processor.base.transition import Phase
 from ikebana.testing import Run, Topics
 from support.edited_plans import (
     Domain,
@@ -60,7 +60,7 @@ def test_outputs_are_those_of_a_pipeline_that_has_lost_nothing(
         oracle = fresh(run)
         batches = 0
         while run.batch(limit=choice.choice([1, 2, None])) and (
-            run.last.transition.stage is Stage.REBUILD
+            run.last.transition.phase is Phase.REBUILD
         ):
             batches += 1
             assert batches < 500, "it is never done"

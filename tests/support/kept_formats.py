@@ -23,7 +23,7 @@ from ikebana.processor.base import rows
 from ikebana.processor.base.record_notes import Noted, NotedRecord
 from ikebana.processor.base.rows import Judged, TimesReport, Updates
 from ikebana.processor.base.sharding import Hot
-from ikebana.processor.base.transition import ReadBackSpan, Rebuilding, Replayed, Stage, Transition
+from ikebana.processor.base.transition import Phase, ReadBackSpan, Rebuilding, Replayed, Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.commits import FillProgress, Lease, Marker
 from ikebana.processor.topics.input_times import Base, InputTimes, Reached, ReadingLog, RowFile
@@ -63,8 +63,8 @@ MANIFEST = Manifest(
 TRANSITION = Transition(
     edits=2,
     at=900,
-    stage=Stage.JOIN,
-    was=Stage.FILL,
+    phase=Phase.JOIN,
+    was=Phase.FILL,
     takes=True,
     joins=["joined"],
     began=["other"],

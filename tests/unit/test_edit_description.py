@@ -3,7 +3,7 @@
 import pytest
 
 from ikebana import Plan
-from ikebana.processor.base.transition import Stage, Transition
+from ikebana.processor.base.transition import Phase, Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged, birth_of
 from ikebana.processor.checkpoint.describing_edits import describe
 from ikebana.processor.checkpoint.edit_description import EditDescription, PartChange, Rescaled
@@ -306,7 +306,7 @@ def test_without_a_checkpoint_all_is_new() -> None:
     assert found.gist() == []
 
 
-FILLS = Transition(1, 9, Stage.FILL)
+FILLS = Transition(1, 9, Phase.FILL)
 ON_THEIR_WAY = "updates are on their way between operators after batch 4"
 
 

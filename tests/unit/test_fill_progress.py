@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ikebana.processor.base.transition import Replayed, Stage, Transition
+from ikebana.processor.base.transition import Phase, Replayed, Transition
 from ikebana.processor.checkpoint.commits import FillProgress
 from ikebana.processor.engine import replaying
 from ikebana.processor.engine.dataflow import Emitted
@@ -37,7 +37,7 @@ def test_a_shard_says_in_which_part_it_is_and_how_many_keys_it_took(
         run.send("orders", number, {"product": "tea", "customer": 1, "quantity": 9})
     run.read()
     monkeypatch.setattr(replaying, "PORTION", 2)
-    at = Editing(edit, Transition(1, run.last.upper, Stage.FILL, takes=True))
+    at = Editing(edit, Transition(1, run.last.upper, Phase.FILL, takes=True))
 
     first, second = (portion(at, run.stores[0]) for _ in range(2))
 
@@ -50,7 +50,7 @@ def test_a_shard_says_in_which_part_it_is_and_how_many_keys_it_took(
 def test_parts_come_first_and_then_joins(edit: Edit) -> None:
     """A join that all shards are done with is not among those that get what was there."""
     scanned = len(edit.scanned)
-    fills, joins = (Transition(1, 9, at, joins=["named"]) for at in (Stage.FILL, Stage.JOIN))
+    fills, joins = (Transition(1, 9, at, joins=["named"]) for at in (Phase.FILL, Phase.JOIN))
 
     assert fill_progress(edit, emitted(filled=(0, 7)), fills) == (
         FillProgress(0, scanned + 1, "order", 7)
@@ -58,14 +58,14 @@ def test_parts_come_first_and_then_joins(edit: Edit) -> None:
     assert fill_progress(edit, emitted(), joins) == (FillProgress(scanned, scanned + 1, "named"))
     done = emitted(replayed=Replayed(["named"]))
     assert fill_progress(edit, done, joins) == (FillProgress(scanned + 1, scanned + 1, "named"))
-    assert fill_progress(edit, emitted(), Transition(1, 9, Stage.CLOSE)) is None
+    assert fill_progress(edit, emitted(), Transition(1, 9, Phase.CLOSE)) is None
 
 
 def test_an_edit_without_anything_to_fill_says_nothing() -> None:
     """Its one batch has no part; and a join that began before any time is one by itself."""
     same = edit_between(plan_of(FIRST), plan_of(FIRST))
 
-    assert fill_progress(same, emitted(filled=(0, 0)), Transition(1, 9, Stage.FILL)) is None
-    assert fill_progress(None, emitted(), Transition(1, 0, Stage.JOIN, joins=["named"])) == (
+    assert fill_progress(same, emitted(filled=(0, 0)), Transition(1, 9, Phase.FILL)) is None
+    assert fill_progress(None, emitted(), Transition(1, 0, Phase.JOIN, joins=["named"])) == (
         FillProgress(0, 1, "named")
     )

@@ -8,7 +8,7 @@ import pytest
 from ikebana import EventTime, Input, Output, Plan
 from ikebana.codecs.diff import pack_times
 from ikebana.processor.base.rows import TimesReport
-from ikebana.processor.base.transition import Replayed, Stage, Transition
+from ikebana.processor.base.transition import Phase, Replayed, Transition
 from ikebana.processor.topics import batch_selection, event_time
 from ikebana.processor.topics.batch_selection import ClosedProgress, DiffSpan, MintingState
 from ikebana.processor.topics.event_time import EventTimes, TimeBounds
@@ -126,7 +126,7 @@ def hopping(**changed: Any) -> SourceOffset:
     return msgspec.structs.replace(offset(3, WITH_PAIRS), hops={0: 0, 1: 0}, **changed)
 
 
-JOINS = Transition(at=4, stage=Stage.JOIN, takes=True, joins=["pairs"])
+JOINS = Transition(at=4, phase=Phase.JOIN, takes=True, joins=["pairs"])
 TO_READ = MintingState({"orders": {0: 50}}, {"orders": {0: 0}}, hops={0: 1, 1: 9})
 
 

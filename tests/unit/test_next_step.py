@@ -2,7 +2,7 @@
 
 import pytest
 
-from ikebana.processor.base.transition import NO_TRANSITION, Stage, Transition
+from ikebana.processor.base.transition import NO_TRANSITION, Phase, Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, Logged, birth_of
 from ikebana.processor.checkpoint.next_step import Desired, Observed, next_step
 from ikebana.processor.checkpoint.recorded_plan import with_checkpoint_names
@@ -32,10 +32,10 @@ FINISHED = Observed(born(), Logged(offset(), 4, 4), 4)
 HALF = Observed(born(), Logged(offset(), 4, 3), 4, records=7)
 VOID = Observed(born(), Logged(offset(), 4, 3), 3, records=7)
 BETWEEN = Observed(born(), Logged(offset((9, 5)), 4, 4), 4)
-_JOIN = Transition(stage=Stage.JOIN, joins=["pairs"])
+_JOIN = Transition(phase=Phase.JOIN, joins=["pairs"])
 JOINING = Observed(born(), Logged(offset(transition=_JOIN), 4, 4), 4)
 UNFENCED = VOID._replace(committed=None)
-REBUILT = Observed(born(), Logged(offset(transition=Transition(0, 5, Stage.REBUILD)), 4, 4), 4)
+REBUILT = Observed(born(), Logged(offset(transition=Transition(0, 5, Phase.REBUILD)), 4, 4), 4)
 NEW = Observed(born(), Logged(None, -1, -1))
 
 

@@ -15,7 +15,7 @@ from ikebana.codecs.change import Column
 from ikebana.codecs.diff import pack_times
 from ikebana.errors import CheckpointError, FencedError
 from ikebana.processor.base.rows import Tick, TimesReport, Upserts, pack
-from ikebana.processor.base.transition import Replayed, Stage, Transition
+from ikebana.processor.base.transition import Phase, Replayed, Transition
 from ikebana.processor.checkpoint.commits import (
     Adopt,
     Compute,
@@ -234,7 +234,7 @@ def test_the_last_batch_of_a_recovery_has_the_times_that_are_given_up(
     begin: int, given_up: tuple[int, int]
 ) -> None:
     """From where an output was closed up to where the new state begins, if there are any."""
-    batch = [replace(each, transition=Transition(at=begin, stage=Stage.REBUILT)) for each in BATCH]
+    batch = [replace(each, transition=Transition(at=begin, phase=Phase.REBUILT)) for each in BATCH]
     found = {c.output.name: c.record.given_up for c in closings(PLAN, batch, ENDS)}
 
     assert (found["out"], found["errors"]) == given_up
@@ -252,7 +252,7 @@ def test_an_output_that_was_written_in_part_ends_where_it_was_closed(
 ) -> None:
     """Where nothing was, no record is closed, and the partitions are named all the same."""
     batch = [
-        replace(each, transition=Transition(stage=Stage.WRITE, writing=["out"])) for each in BATCH
+        replace(each, transition=Transition(phase=Phase.WRITE, writing=["out"])) for each in BATCH
     ]
     found = {c.output.name: c.record.ends for c in closings(PLAN, batch, ENDS, last=last)}
 

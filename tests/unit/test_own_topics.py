@@ -9,7 +9,7 @@ import pytest
 from ikebana import Plan
 from ikebana.codecs.diff import topic_of
 from ikebana.errors import CheckpointError, SourceError
-from ikebana.processor.base.transition import ReadBackSpan, Stage
+from ikebana.processor.base.transition import Phase, ReadBackSpan
 from ikebana.processor.checkpoint.describing_edits import part_changes
 from ikebana.processor.checkpoint.edit_description import EditDescription, FillSource
 from ikebana.processor.checkpoint.recorded_plan import edit_to
@@ -368,7 +368,7 @@ def test_only_state_that_is_made_anew_takes_back_all_outputs() -> None:
     run = started(AS_OF)
     run.recover()
     run.read()
-    assert run.last.transition.stage is Stage.REBUILT
+    assert run.last.transition.phase is Phase.REBUILT
     assert replays.read_in(run._running, {}, run.last.transition).keys() >= {"all", "found"}
     run.send("orders", 9, {"product": "tea", "customer": 1})
     run.read()

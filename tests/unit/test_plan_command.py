@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 import shop
 from ikebana.errors import CheckpointError
 from ikebana.processor.authoring import pipeline
-from ikebana.processor.base.transition import Stage, Transition
+from ikebana.processor.base.transition import Phase, Transition
 from ikebana.processor.checkpoint.checkpoint import CheckpointFiles, count_state
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.pipeline_argument import PipelineArgument
@@ -299,7 +299,7 @@ def test_a_plan_that_is_as_it_was_says_nothing_of_an_edit_that_fills(tmp_path: P
     run = Run(plan, shards=2)
     run.send("shop.orders", 1, {"product": "tea", "customer": 1, "quantity": 9})
     run.read()
-    fills = Transition(at=run.last.upper, stage=Stage.FILL)
+    fills = Transition(at=run.last.upper, phase=Phase.FILL)
     run.last = msgspec.structs.replace(run.last, transition=fills)
     left(run, tmp_path / "checkpoint")
 

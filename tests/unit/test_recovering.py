@@ -15,7 +15,7 @@ from ikebana.codecs.diff import ProgressRecord
 from ikebana.errors import SourceError
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.base.offsets import TopicInfo
-from ikebana.processor.base.transition import Rebuilding, Stage
+from ikebana.processor.base.transition import Phase, Rebuilding
 from ikebana.processor.checkpoint.checkpoint import Logged, birth_of
 from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
 from ikebana.processor.checkpoint.recovering import (
@@ -383,7 +383,7 @@ def test_it_ends_when_all_is_read_and_nothing_is_on_its_way(
     after = mint(plan, start, look, BatchTrigger(42, limit=1, most_hops=4))
 
     assert after.transition.follows(start.transition)
-    assert after.transition.stage is (Stage.REBUILT if is_last else Stage.REBUILD)
+    assert after.transition.phase is (Phase.REBUILT if is_last else Phase.REBUILD)
 
 
 def test_new_partitions_and_later_records_wait() -> None:
@@ -396,5 +396,5 @@ def test_no_other_plan_goes_on_before_it_has_ended() -> None:
     plan = plan_of()
     start = rebuild(plan, left(plan, read_back={}))
     assert not is_settled(start)
-    ended = start.transition.next(Stage.REBUILT)
+    ended = start.transition.next(Phase.REBUILT)
     assert is_settled(msgspec.structs.replace(start, transition=ended))
