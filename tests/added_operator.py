@@ -29,8 +29,8 @@ from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.kind import (
     Around,
     OperatorBatch,
+    OperatorCatalog,
     OperatorKind,
-    Relations,
 )
 from ikebana.processor.planning.plan import PlanProblem
 from ikebana.processor.planning.relations import Relation
@@ -108,10 +108,10 @@ class FirstKind(OperatorKind[First]):
         if operator.input not in around.inputs:
             yield from around.missing_input(f"operators.{operator.name}.first", operator.input)
 
-    def relation(self, operator: First, catalog: Relations) -> Relation:
+    def relation(self, operator: First, catalog: OperatorCatalog) -> Relation:
         return Relation(catalog.rows(operator.input))
 
-    def step(self, operator: First, batch: OperatorBatch, catalog: Relations) -> None:
+    def step(self, operator: First, batch: OperatorBatch, catalog: OperatorCatalog) -> None:
         batch.emit(step(batch.part(PART), batch.rows(), batch.interval))
 
 
@@ -170,11 +170,11 @@ class GreatestKind(OperatorKind[Greatest]):
     def problems(self, operator: Greatest, around: Around) -> Iterator[PlanProblem]:
         yield from around.missing_collection(f"operators.{operator.name}", operator.source)
 
-    def relation(self, operator: Greatest, catalog: Relations) -> Relation:
+    def relation(self, operator: Greatest, catalog: OperatorCatalog) -> Relation:
         result = result_of((self.before(operator),), catalog.relation(operator.source).scope)
         return Relation(catalog.taking(result, lambda _: f"operators.{operator.name}.by"))
 
-    def step(self, operator: Greatest, batch: OperatorBatch, catalog: Relations) -> None:
+    def step(self, operator: Greatest, batch: OperatorBatch, catalog: OperatorCatalog) -> None:
         rows = PrefixStore(batch.part(GREATEST), b"r")
         batch.emit(list(greatest(rows, batch.arrived(), batch.interval)))
 

@@ -46,8 +46,8 @@ class Way:
     steps: tuple[Named, ...]
 
 
-class Relations(Protocol):
-    """The catalog, as kinds of operators see it."""
+class OperatorCatalog(Protocol):
+    """The catalog, as kinds of operators see it; it asks them, so they do not import it."""
 
     @property
     def inputs(self) -> Mapping[str, Input]:
@@ -74,7 +74,7 @@ class Relations(Protocol):
         """The program of a reduction's loop."""
         ...
 
-    def within(self, loop: Loop) -> "Relations":
+    def within(self, loop: Loop) -> "OperatorCatalog":
         """The catalog of the collections within a loop."""
         ...
 
@@ -253,11 +253,11 @@ class OperatorKind(Generic[O_contra]):
             return NOTHING.with_unique([KEY], [KEY, VALUE, *types])
         return NOTHING
 
-    def relation(self, operator: O_contra, catalog: Relations) -> Relation:
+    def relation(self, operator: O_contra, catalog: OperatorCatalog) -> Relation:
         """The relation of its collection; problems of its SQL are noted in the catalog."""
         raise NotImplementedError
 
-    def step(self, operator: O_contra, batch: OperatorBatch, catalog: Relations) -> None:
+    def step(self, operator: O_contra, batch: OperatorBatch, catalog: OperatorCatalog) -> None:
         """Compute the interval of a batch, if it is a root.
 
         Raises: TooMuchError, if the results do not fit in memory.

@@ -42,8 +42,8 @@ from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, Join, se
 from ikebana.processor.planning.kind import (
     Around,
     OperatorBatch,
+    OperatorCatalog,
     OperatorKind,
-    Relations,
 )
 from ikebana.processor.planning.loops import loop_problems
 from ikebana.processor.planning.plan import (
@@ -90,13 +90,13 @@ class UpsertKind(OperatorKind[Upsert]):
         elif around.inputs[name].is_collection:
             yield path, f"input {name!r} gives updates by itself"
 
-    def relation(self, operator: Upsert, catalog: Relations) -> Relation:
+    def relation(self, operator: Upsert, catalog: OperatorCatalog) -> Relation:
         rows, source = catalog.rows(operator.input), catalog.inputs.get(operator.input)
         if source is None:
             return Relation(rows)
         return Relation(rows, ((KEY,), *source.unique), source.size, keeps_state=True)
 
-    def step(self, operator: Upsert, batch: OperatorBatch, catalog: Relations) -> None:
+    def step(self, operator: Upsert, batch: OperatorBatch, catalog: OperatorCatalog) -> None:
         changes = upsert.step(batch.part(upsert.PART), batch.rows(), batch.interval)
         batch.count("drift", changes.drift, changes.drifted)
         batch.count("outdated", changes.outdated, changes.outdated_at)
@@ -133,11 +133,11 @@ class StateMachineKind(OperatorKind[StateMachine]):
         if operator.version < 1:
             yield f"{path}.version", "must be at least 1"
 
-    def relation(self, operator: StateMachine, catalog: Relations) -> Relation:
+    def relation(self, operator: StateMachine, catalog: OperatorCatalog) -> Relation:
         rows = catalog.rows(operator.input)
         return Relation(Scope({KEY: rows.types[KEY], VALUE: JSON}, open=True))
 
-    def step(self, operator: StateMachine, batch: OperatorBatch, catalog: Relations) -> None:
+    def step(self, operator: StateMachine, batch: OperatorBatch, catalog: OperatorCatalog) -> None:
         machine = _machine(operator, catalog.inputs[operator.input].topics)
         part = batch.part(state_machine.PART)
         changes = state_machine.step(part, _events(batch.rows()), batch.interval, machine)
@@ -191,7 +191,7 @@ class LinearKind(OperatorKind[Linear]):
         path = f"operators.{operator.name}.linear"
         yield from around.missing_collection(path, operator.source)
 
-    def relation(self, operator: Linear, catalog: Relations) -> Relation:
+    def relation(self, operator: Linear, catalog: OperatorCatalog) -> Relation:
         path = f"operators.{operator.name}"
 
         def place(at: StepProblem) -> str:
@@ -232,7 +232,7 @@ class ConcatKind(OperatorKind[Concat]):
         for source in operator.sources:
             yield from around.missing_collection(path, source)
 
-    def relation(self, operator: Concat, catalog: Relations) -> Relation:
+    def relation(self, operator: Concat, catalog: OperatorCatalog) -> Relation:
         sources = [catalog.relation(name) for name in operator.sources]
         result = of_scopes(scope for source in sources for scope in source.scopes)
         if len(sources) != 1:
@@ -324,7 +324,7 @@ class ReduceKind(OperatorKind[Reduce]):
             for name, problem in error.problems:
                 yield f"{of_aggregates}.{name}", problem
 
-    def relation(self, operator: Reduce, catalog: Relations) -> Relation:
+    def relation(self, operator: Reduce, catalog: OperatorCatalog) -> Relation:
         path = f"operators.{operator.name}"
         if operator.loop is not None:
             for problem in loop_problems(operator.loop, catalog):
@@ -364,7 +364,7 @@ class ReduceKind(OperatorKind[Reduce]):
         unique = ((KEY,),) if self.single_valued(operator) else ()
         return Relation(replace(results, types=types), unique)
 
-    def step(self, operator: Reduce, batch: OperatorBatch, catalog: Relations) -> None:
+    def step(self, operator: Reduce, batch: OperatorBatch, catalog: OperatorCatalog) -> None:
         name, interval, arrived = operator.name, batch.interval, batch.arrived()
         if operator.loop is not None:
             program = catalog.program(operator)
@@ -380,7 +380,7 @@ class ReduceKind(OperatorKind[Reduce]):
         batch.emit(changes.updates, changes.errors)
 
 
-def aggregates_of(operator: Reduce, catalog: Relations) -> tuple[Aggregate, ...]:
+def aggregates_of(operator: Reduce, catalog: OperatorCatalog) -> tuple[Aggregate, ...]:
     """The aggregates of a reduction, with the orders of their arguments' types.
 
     Raises: AggregateError, if an argument cannot be ordered.
@@ -403,7 +403,7 @@ class WindowFunctionsKind(OperatorKind[WindowFunctions]):
         path = f"operators.{operator.name}.window_functions"
         yield from around.missing_collection(path, operator.source)
 
-    def relation(self, operator: WindowFunctions, catalog: Relations) -> Relation:
+    def relation(self, operator: WindowFunctions, catalog: OperatorCatalog) -> Relation:
         path = f"operators.{operator.name}"
         step, functions = _split(operator)
 
@@ -425,7 +425,9 @@ class WindowFunctionsKind(OperatorKind[WindowFunctions]):
         columns |= {f"w{at}": _type(each, types) for at, each in enumerate(functions)}
         return Relation(replace(befores[0], types={**columns, KEY: types[KEY], VALUE: JSON}))
 
-    def step(self, operator: WindowFunctions, batch: OperatorBatch, catalog: Relations) -> None:
+    def step(
+        self, operator: WindowFunctions, batch: OperatorBatch, catalog: OperatorCatalog
+    ) -> None:
         part, window = batch.part(window_functions.PART), catalog.window(operator)
         batch.emit(window_functions.step(part, batch.arrived(), batch.interval, window))
 
@@ -467,7 +469,7 @@ def _split(operator: WindowFunctions) -> _Arranged:
     return _Arranged(Sql(select=select, key=operator.by), functions)
 
 
-def window_of(operator: WindowFunctions, catalog: Relations) -> Window:
+def window_of(operator: WindowFunctions, catalog: OperatorCatalog) -> Window:
     """The functions with the orders of their arguments' types.
 
     Raises: AggregateError, if rows or an argument cannot be ordered.
@@ -543,7 +545,7 @@ class JoinKind(OperatorKind[Join]):
             path = f"operators.{operator.name}.{section_of(operator)}.{each.alias}"
             yield from around.missing_collection(path, each.relation)
 
-    def relation(self, operator: Join, catalog: Relations) -> Relation:
+    def relation(self, operator: Join, catalog: OperatorCatalog) -> Relation:
         section = section_of(operator)
         path = f"operators.{operator.name}"
         parts = catalog.examined(operator)
@@ -582,7 +584,7 @@ class JoinKind(OperatorKind[Join]):
         columns |= {name: derivation_of(text, 2, names=read) for name, text in operator.select}
         return whole.selected(columns)
 
-    def step(self, operator: Join, batch: OperatorBatch, catalog: Relations) -> None:
+    def step(self, operator: Join, batch: OperatorBatch, catalog: OperatorCatalog) -> None:
         # Updates that cancel need not meet, so lookups may be made in portions.
         for some in batch.portions():
             # Without retractions nothing cancels.

@@ -30,7 +30,7 @@ from ikebana.processor.linear.steps import AnyStep, Call, Sql, moves_time
 from ikebana.processor.planning.aggregates import split_reduction
 from ikebana.processor.planning.joins.binding import BoundJoin, alias_of
 from ikebana.processor.planning.joins.query import DeltaJoin
-from ikebana.processor.planning.kind import Relations
+from ikebana.processor.planning.kind import OperatorCatalog
 from ikebana.processor.planning.plan import (
     Concat,
     Input,
@@ -90,7 +90,7 @@ def why_not_in_loop(operator: Operator) -> str | None:
             return "only joins, groups and steps over single rows can be within a recursion"
 
 
-def loop_problems(loop: Loop, catalog: Relations) -> Iterator[str]:
+def loop_problems(loop: Loop, catalog: OperatorCatalog) -> Iterator[str]:
     """All problems of a loop."""
     named = {source.name for source in collections(loop)}
     for operator in loop.body:
@@ -111,14 +111,14 @@ def loop_problems(loop: Loop, catalog: Relations) -> Iterator[str]:
             yield f"{operator.name}: its parts have columns of different types"
 
 
-def program(reduction: Reduce, catalog: Relations) -> Program:
+def program(reduction: Reduce, catalog: OperatorCatalog) -> Program:
     """The program of a reduction's loop; `catalog` has the collections of its body."""
     assert reduction.loop is not None, reduction.name
     return _Planning(reduction.name, reduction.loop, catalog).program()
 
 
 class _Planning:
-    def __init__(self, name: str, loop: Loop, catalog: Relations) -> None:
+    def __init__(self, name: str, loop: Loop, catalog: OperatorCatalog) -> None:
         self._name, self._loop, self._catalog = name, loop, catalog
         self._numbers = {each.name: at for at, each in enumerate(collections(loop))}
         self._nodes: list[LoopNode] = []
