@@ -124,26 +124,31 @@ def fill_progress(
 class Job:
     """What every task of a running pipeline knows; it is sent to the executors.
 
-    `labels` has for each shard the group that Spark runs it in.  `seeds` are the manifests from
+    `groups` has for each shard the group that Spark runs it in.  `seeds` are the manifests from
     which shards start when Spark has no state yet.  `edit` is the last change of the plan, which
     may be unfinished.  `schemas` has by output the ids of its schemas in a registry.
     """
 
     plan: Plan
     kafka: Mapping[str, str]
-    sink_kafka: Mapping[str, str]
+    writing_kafka: Mapping[str, str]
     checkpoint: str
     epoch: int
     incarnation: int
     first_batch: int
     location: str
     local: str
-    labels: tuple[int, ...]
+    groups: tuple[int, ...]
     seeds: Mapping[int, bytes]
     retained: int
     max_batch_s: float
     edit: Edit | None = None
     schemas: Mapping[str, Ids] = field(default_factory=dict)
+
+    @property
+    def shards(self) -> int:
+        """The number of shards."""
+        return len(self.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +201,7 @@ def _begun(job: Job, asked: _ShardBatch) -> tuple[TransactionalProducer, Adopt |
         CheckpointError: the state is not the one that the marker before says.
     """
     producer = TransactionalProducer(
-        {**job.kafka, **job.sink_kafka},
+        job.writing_kafka,
         transactions.task_id(job.checkpoint, asked.shard),
         job.max_batch_s,
     )
@@ -280,7 +285,7 @@ def compute(
                     transition=tick.transition,
                     edit=job.edit,
                     released=tick.released,
-                    owns=owner_of(manifest.shard, len(job.labels)),
+                    owns=owner_of(manifest.shard, job.shards),
                     budget=Budget(job.max_batch_s),
                 ),
             )
@@ -304,7 +309,7 @@ def _send(job: Job, producer: TransactionalProducer, computed: Computed, size: i
                 if output.name in emitted.messages
                 else producer.produce(output.topic, emitted.updates[output.name])
             )
-        for target, row in hop_chunks(emitted.hops, len(job.labels)):
+        for target, row in hop_chunks(emitted.hops, job.shards):
             enqueue(sender, plan.loopback_topic, key=None, value=pack(row), partition=target)
         # How long the commit takes is not known yet.
         computed.watch.lap("send")

@@ -53,16 +53,16 @@ class Groups:
 
     job: bytes
     digest: str
-    labels: tuple[int, ...]
+    groups: tuple[int, ...]
 
     @classmethod
     def of(cls, job: Job) -> Self:
         """Pickle a job."""
-        return cls(*pickled(job), job.labels)
+        return cls(*pickled(job), job.groups)
 
     def shards_of(self, label: int) -> list[int]:
         """Return the shards of a group."""
-        return [shard for shard, group in enumerate(self.labels) if group == label]
+        return [shard for shard, group in enumerate(self.groups) if group == label]
 
     def run(
         self,

@@ -153,7 +153,7 @@ class ProgressSink:
     ) -> None:
         self._job = job
         self._begin = begin
-        self._rows = config.rows
+        self._rows = config.rows_folder
         self._stop = Path(config.stop)
         write_signal(self._stop, takeover.state.reports)
         left_rows.forget(self._rows)  # of a batch that is repeated, perhaps many times
@@ -183,7 +183,7 @@ class ProgressSink:
             msgspec.json.decode(each, type=Marker) for result in results for each in result.markers
         ]
         shards = sorted(marker.shard for marker in markers)
-        assert shards == list(range(len(job.labels))), f"batch {batch}: markers of {shards}"
+        assert shards == list(range(job.shards)), f"batch {batch}: markers of {shards}"
         assert {marker.batch for marker in markers} == {batch}, f"batch {batch}: {markers}"
         faults.point("before_progress", batch)
         if batch > self._published:
@@ -382,12 +382,12 @@ def start(
     birth, takeover = opening.step.birth, opening.takeover
     on_step("starting Spark")
     running = spark.session()
-    labels = _laid_out(running, birth)
+    groups = _laid_out(running, birth)
     stop = spark.folder / f"stop-{takeover.incarnation}"
     edit = _edit(opening)
     readers = running.sparkContext.defaultParallelism
-    config = _source_config(opening, settings, labels, readers, stop, edit, spark.rows)
-    job = _job(opening, settings, labels, _local_directory(spark, settings), edit)
+    config = _source_config(opening, settings, groups, readers, stop, edit, spark.rows)
+    job = _job(opening, settings, groups, _local_directory(spark, settings), edit)
     listening = _listener(running, opening, on_trigger)
     on_step("starting the query")
     on_begin()
@@ -466,21 +466,21 @@ def _laid_out(running: SparkSession, birth: Birth) -> tuple[int, ...]:
 def _source_config(
     opening: Opened,
     settings: Settings,
-    labels: Sequence[int],
+    groups: Sequence[int],
     readers: int,
     stop: Path,
     edit: Edit | None,
-    rows: str,
+    rows_folder: str,
 ) -> SourceConfig:
     """Make the configuration of the source, for minting and reading batches."""
     plan, birth, takeover = opening.step.plan, opening.step.birth, opening.takeover
     last = opening.layout.logged().offset or birth.start
     return SourceConfig(
         plan=plan,
-        kafka=settings.reading_kafka,
+        reading_kafka=settings.reading_kafka,
         start=birth.start,
         begins=replays.begins(plan, replays.first_offsets(birth.begins, last)),
-        labels=list(labels),
+        groups=list(groups),
         readers=readers,
         max_records=settings.max_records_per_batch,
         heartbeat_s=settings.heartbeat_s,
@@ -490,29 +490,29 @@ def _source_config(
         adopted=takeover.state.adopted,
         edited=Edited.of(birth.edits, edit, birth.released, finishes=opening.step.finishes),
         exchanges=_exchanges(plan, edit),
-        own_kafka=dict(settings.kafka),
+        kafka=dict(settings.kafka),
         interval_s=settings.trigger_interval_s,
         max_batch_s=settings.max_batch_s,
-        rows=rows,
+        rows_folder=rows_folder,
     )
 
 
 def _job(
-    opening: Opened, settings: Settings, labels: tuple[int, ...], local: str, edit: Edit | None
+    opening: Opened, settings: Settings, groups: tuple[int, ...], local: str, edit: Edit | None
 ) -> Job:
     """Make the job that the tasks of shards get."""
     plan, birth = opening.step.plan, opening.step.birth
     return Job(
         plan=plan,
         kafka=dict(settings.kafka),
-        sink_kafka=dict(settings.sink_kafka),
+        writing_kafka=settings.writing_kafka,
         checkpoint=birth.id,
         epoch=birth.epoch,
         incarnation=opening.takeover.incarnation,
         first_batch=birth.first_batch,
         location=opening.layout.location,
         local=local,
-        labels=labels,
+        groups=groups,
         seeds={shard: encode_state(manifest) for shard, manifest in birth.seeds.items()},
         retained=settings.retained_batches,
         max_batch_s=settings.max_batch_s,
@@ -551,7 +551,7 @@ def _query(
         .option(source.OPTION, msgspec.json.encode(config).decode())
         .load()
     )
-    if len({*job.labels}) == 1:
+    if len({*job.groups}) == 1:
         # One task runs all shards: nothing is to be shuffled.
         rows = rows.coalesce(1)
     results = rows.groupBy("label").applyInPandasWithState(

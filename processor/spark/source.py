@@ -238,7 +238,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         config = self._config
         seen = self._inputs.look(last.positions, last.topic_ids)
         ends = seen.ends if self._target is None else capped(self._target, last.positions)
-        shards = len(config.labels)
+        shards = config.shards
         hops = self._inputs.hops(last.batch, shards) if config.exchanges else {}
         look = MintingState(ends, replays.with_begins(seen.begins, config.begins), hops=hops)
         if self._inputs.dated is not None:
@@ -247,7 +247,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         if last.transition.is_behind(config.edited.edits):
             look = look._replace(
                 read_back=own_topics.begun(
-                    config.own_kafka, config.edited.read_back, config.plan.error_topic
+                    config.kafka, config.edited.read_back, config.plan.error_topic
                 )
             )
         if last.transition.asks_shards:
@@ -293,7 +293,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
             ]
         shares = shares_of(pieces, hops, config.readers, read_back)
         tick = _tick(config, before, after, adopted=adopted)
-        shares[0].ticks = [(shard, tick) for shard in range(len(config.labels))]
+        shares[0].ticks = [(shard, tick) for shard in range(config.shards)]
         placed = owners.placement_in(hosts_file(Path(config.stop)))
         if placed is not None:
             shares[0].ticks.append((PLACEMENT, placed))
@@ -308,7 +308,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         rows, self._read = self._read, None
         if rows is None:
             return None
-        return iter([rows_of(rows, self._config.labels)] if rows else [])
+        return iter([rows_of(rows, self._config.groups)] if rows else [])
 
     def _read_beforehand(
         self, batch: int, shares: Sequence[Share], placed: bytes | None
@@ -321,7 +321,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         """
         here = Owners.here()
         readers: list[WorkerAddress] = []
-        if here is not None and (self._config.rows or is_small(shares)):
+        if here is not None and (self._config.rows_folder or is_small(shares)):
             readers = [here.reader(at) for at in range(here.readers)]
         elif placed is not None:
             readers = owners.readers_of(placed)
@@ -344,7 +344,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         processes.exempt_objects()
         calls.arm()
         packed = packed_rows(self._config, partition, self._connected())
-        return spark_rows(packed, self._config.labels, self._config.rows)
+        return spark_rows(packed, self._config.groups, self._config.rows_folder)
 
     def _check_lease(self) -> None:
         """Stop if there is a newer instance, since a batch logged now would disturb it."""
@@ -359,7 +359,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         self._asked_for_lease = time.monotonic()
 
     def _connected(self) -> RangeReader:
-        return connected(self._config.kafka)
+        return connected(self._config.reading_kafka)
 
     @functools.cached_property
     def _pickled(self) -> tuple[bytes, str]:
@@ -367,11 +367,11 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
 
     @functools.cached_property
     def _arrivals(self) -> Arrivals:
-        return Arrivals(self._config.kafka)
+        return Arrivals(self._config.reading_kafka)
 
     @functools.cached_property
     def _inputs(self) -> Inputs:
-        return Inputs(self._config.plan, self._config.kafka)
+        return Inputs(self._config.plan, self._config.reading_kafka)
 
 
 def _tick(

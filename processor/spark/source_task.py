@@ -52,18 +52,20 @@ class SourceConfig(msgspec.Struct, frozen=True):
       caught up; no batch is minted from then on.  The file `stop`.done says that a run that ends
       by itself has nothing more to do.
     * `begins`: the offsets at which inputs that are read again begin.
-    * `own_kafka`: the client that reads the topics of outputs that are retracted.
+    * `reading_kafka`: the client that reads inputs.
+    * `kafka`: the client that reads the topics of outputs that are retracted.
+    * `groups`: for each shard the group that Spark runs it in.
     * `interval_s`: the least time between two batches, unless the first leaves unfinished work.
     * `max_records`: the most records of a batch; fewer are read if they would take too large a
       part of `max_batch_s`.
-    * `rows`: the folder for large rows that owners of shards read; empty if owners may be on
+    * `rows_folder`: the folder for large rows that owners of shards read; empty if owners may be on
       other machines.
     """
 
     plan: Plan
-    kafka: dict[str, str]
+    reading_kafka: dict[str, str]
     start: SourceOffset
-    labels: list[int]
+    groups: list[int]
     readers: int
     max_records: int
     heartbeat_s: float
@@ -74,10 +76,15 @@ class SourceConfig(msgspec.Struct, frozen=True):
     edited: Edited = NOT_EDITED
     exchanges: bool = True
     begins: Positions = {}
-    own_kafka: dict[str, str] = {}
+    kafka: dict[str, str] = {}
     interval_s: float = 0.0
     max_batch_s: float = 300.0
-    rows: str = ""
+    rows_folder: str = ""
+
+    @property
+    def shards(self) -> int:
+        """The number of shards."""
+        return len(self.groups)
 
 
 def filled_file(stop: Path) -> Path:
@@ -233,7 +240,7 @@ def packed_rows(
     config: SourceConfig, share: Share, reader: RangeReader
 ) -> Iterator[Sequence[tuple[int, bytes]]]:
     """Yield the packed rows of a task, each with its shard; `reader` reads the inputs."""
-    shards = len(config.labels)
+    shards = config.shards
     if share.ticks:
         yield share.ticks
     registry = tuple(sorted(config.registry.items()))
@@ -257,7 +264,7 @@ def packed_rows(
         for at, hopped in reading_hops:
             yield [(at.partition, message.value()) for message in hopped]
     if share.read_back:
-        of_outputs = connected(config.own_kafka)
+        of_outputs = connected(config.kafka)
         yield from retraction_rows(config.plan, of_outputs, share.read_back, shards)
     if not by_range:
         return
@@ -315,24 +322,24 @@ SCHEMA = "label int, shard int, chunk binary"
 
 
 def spark_rows(
-    packed: Iterable[Sequence[tuple[int, bytes]]], labels: Sequence[int], folder: str
+    packed: Iterable[Sequence[tuple[int, bytes]]], groups: Sequence[int], folder: str
 ) -> Iterator[pa.RecordBatch]:
-    """Make Spark rows of packed chunks by shard; `labels` are the groups of the shards.
+    """Make Spark rows of packed chunks by shard; `groups` are those of the shards.
 
     With a `folder`, large chunks are left in a file there, and everything to pass on is one batch.
     """
     if not folder:
         for each in packed:
-            yield rows_of(each, labels)
+            yield rows_of(each, groups)
     elif passed_on := left_rows.leave_large_rows(packed, folder):
-        yield rows_of(passed_on, labels)
+        yield rows_of(passed_on, groups)
 
 
-def rows_of(packed: Sequence[tuple[int, bytes]], labels: Sequence[int]) -> pa.RecordBatch:
+def rows_of(packed: Sequence[tuple[int, bytes]], groups: Sequence[int]) -> pa.RecordBatch:
     """Make Spark rows of some packed chunks, each with its shard."""
     shards, chunks = zip(*packed, strict=True)
-    groups = [labels[shard] for shard in shards]
-    columns = [pa.array(groups, pa.int32()), pa.array(shards, pa.int32())]
+    labels = [groups[shard] for shard in shards]
+    columns = [pa.array(labels, pa.int32()), pa.array(shards, pa.int32())]
     return pa.RecordBatch.from_arrays(
         [*columns, pa.array(chunks, pa.binary())], names=["label", "shard", "chunk"]
     )

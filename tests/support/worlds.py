@@ -167,10 +167,10 @@ class DrivenRun:
     """A run that a start over Kafka has opened; the test runs its batches in place of Spark."""
 
     def __init__(self, opening: Opened, settings: Settings, folder: Path, number: int = 1) -> None:
-        edit, labels = query._edit(opening), tuple(range(opening.step.birth.shards))
+        edit, groups = query._edit(opening), tuple(range(opening.step.birth.shards))
         self.stop = folder / f"stop-{number}"
-        config = query._source_config(opening, settings, labels, 1, self.stop, edit, "")
-        self._job = query._job(opening, settings, labels, str(folder / "local"), edit)
+        config = query._source_config(opening, settings, groups, 1, self.stop, edit, "")
+        self._job = query._job(opening, settings, groups, str(folder / "local"), edit)
         self._layout, self._begin = opening.layout, opening.step.birth.start
         write_signal(self.stop, opening.takeover.state.reports)
         self._reader = StreamReader(config)
@@ -205,7 +205,7 @@ class DrivenRun:
                 for _, shard, row in zip(*(each.to_pylist() for each in chunk), strict=True):
                     rows[shard].append(row)
         markers = []
-        for shard in range(len(self._job.labels)) if committed is None else committed:
+        for shard in range(self._job.shards) if committed is None else committed:
             marker = task.last_marker(self._job, shard)
             assert marker is not None
             state = task.encode_state(marker.manifest)

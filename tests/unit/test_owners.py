@@ -189,15 +189,15 @@ def source(folder: str) -> tuple[bytes, str]:
     start = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
     config = SourceConfig(
         plan=plan,
-        kafka={"bootstrap.servers": "127.0.0.1:1"},
+        reading_kafka={"bootstrap.servers": "127.0.0.1:1"},
         start=start,
-        labels=[0, 0],
+        groups=[0, 0],
         readers=2,
         max_records=10,
         heartbeat_s=0.0,
         stop="",
         incarnation=1,
-        rows=folder,
+        rows_folder=folder,
     )
     return network.pickled(config)
 

@@ -76,9 +76,9 @@ class Source(StreamReader):
 def config_of(plan: Plan, start: SourceOffset) -> SourceConfig:
     return SourceConfig(
         plan=plan,
-        kafka={},
+        reading_kafka={},
         start=start,
-        labels=[7],
+        groups=[7],
         readers=4,
         max_records=100,
         heartbeat_s=0,
@@ -187,7 +187,7 @@ def reading_beforehand(monkeypatch: pytest.MonkeyPatch, folder: Path, rows: str)
     plan = Plan("p", inputs, (Upsert("order", "orders"),), (Output("all", "order", "all"),))
     start = SourceOffset(-1, 0, 0, {"t": dict.fromkeys(range(3), 0)}, plan.fingerprint())
     config = msgspec.structs.replace(
-        config_of(plan, start), rows=rows, stop=str(folder / "stop"), max_records=90_000
+        config_of(plan, start), rows_folder=rows, stop=str(folder / "stop"), max_records=90_000
     )
     return Source(config, Fetching([]))
 

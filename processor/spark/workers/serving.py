@@ -103,8 +103,10 @@ def serve_reader(listener: socket.socket, lifeline: int) -> None:
             return
 
         def read(config: SourceConfig) -> ReadRows:
-            packed = packed_rows(config, pickle.loads(asked.share), connected(config.kafka))
-            folder = config.rows or os.environ.get(left_rows.VARIABLE, "")
+            packed = packed_rows(
+                config, pickle.loads(asked.share), connected(config.reading_kafka)
+            )
+            folder = config.rows_folder or os.environ.get(left_rows.VARIABLE, "")
             left_rows.forget_before(folder, asked.batch)
             return ReadRows(left_rows.leave_large_rows(packed, folder, asked.batch, address))
 
