@@ -27,7 +27,6 @@ committed, everything of the shard is closed, and the batch goes through `run`: 
 begin.
 """
 
-import functools
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,7 +60,7 @@ from ikebana.processor.engine.budget import Budget
 from ikebana.processor.engine.dataflow import Beside, Emitted, advance
 from ikebana.processor.kafka import transactions
 from ikebana.processor.kafka.client import enqueue
-from ikebana.processor.kafka.reader import RangeReader
+from ikebana.processor.kafka.reader import connected
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.joins.stages import joined
@@ -201,7 +200,7 @@ def _begun(job: Job, asked: _ShardBatch) -> tuple[TransactionalProducer, Adopt |
         CheckpointError: the state is not the one that the marker before says.
     """
     producer = TransactionalProducer(
-        job.writing_kafka,
+        dict(job.writing_kafka),
         transactions.task_id(job.checkpoint, asked.shard),
         job.max_batch_s,
     )
@@ -220,9 +219,7 @@ def _holder(job: Job, asked: _ShardBatch) -> Holder:
 
 def last_marker(job: Job, shard: int, end: int | None = None) -> Marker | None:
     """Read the last marker of a shard; `end` is that of `transactions.last_record`."""
-    return transactions.last_marker(
-        _reader(_frozen(job.kafka)), job.plan.markers_topic, shard, end
-    )
+    return transactions.last_marker(connected(job.kafka), job.plan.markers_topic, shard, end)
 
 
 def _place_of(job: Job, shard: int, databases: LocalDatabases | None = None) -> _ShardPlace:
@@ -410,16 +407,6 @@ def _committed(job: Job, shard: int, state: bytes | None) -> Manifest:
     if (seed := job.seeds.get(shard)) is not None:
         return decode_state(seed)
     return Manifest(job.checkpoint, shard)
-
-
-@functools.lru_cache(maxsize=4)
-def _reader(settings: frozenset[tuple[str, str]]) -> RangeReader:
-    # A worker lives through many batches and connecting takes longer than asking.
-    return RangeReader(dict(settings))
-
-
-def _frozen(settings: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    return frozenset(settings.items())
 
 
 # A producer has some five threads and as many connections, a database some 30 open files.

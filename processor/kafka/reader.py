@@ -6,6 +6,7 @@ at or beyond its end, or when the partition ends there.  If the partition ends b
 does, the reader waits, because the last stable offset moves only after a commit.
 """
 
+import functools
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -159,6 +160,17 @@ class RangeReader:
     def close(self) -> None:
         """Close the connection."""
         self._consumer.close()
+
+
+def connected(settings: Mapping[str, str]) -> RangeReader:
+    """Return the process's reader for these settings of Kafka's client."""
+    return _connected(frozenset(settings.items()))
+
+
+@functools.lru_cache(maxsize=4)
+def _connected(settings: frozenset[tuple[str, str]]) -> RangeReader:
+    # A worker lives through many batches, and to connect takes longer than to ask or to read.
+    return RangeReader(dict(settings))
 
 
 def runs_of(

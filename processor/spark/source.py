@@ -36,13 +36,12 @@ from ikebana.processor.base.rows import Tick, pack
 from ikebana.processor.checkpoint.commits import replaced_refusal
 from ikebana.processor.kafka import inputs, own_topics, transactions
 from ikebana.processor.kafka.inputs import Arrival, Arrivals, Inputs
-from ikebana.processor.kafka.reader import Range, RangeReader
+from ikebana.processor.kafka.reader import Range, RangeReader, connected
 from ikebana.processor.planning.backfill import has_caught_up
 from ikebana.processor.spark.source_task import (
     SCHEMA,
     Share,
     SourceConfig,
-    connected,
     done_file,
     filled_file,
     hosts_file,

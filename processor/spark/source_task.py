@@ -7,7 +7,7 @@ to be made any more.
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from ikebana.codecs.diff import topic_of
 from ikebana.processor.base.machine import write_whole
 from ikebana.processor.base.offsets import Positions
 from ikebana.processor.kafka import client
-from ikebana.processor.kafka.reader import Range, RangeReader, timestamp_of
+from ikebana.processor.kafka.reader import Range, RangeReader, connected, timestamp_of
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.spark.workers import left_rows
@@ -58,8 +58,8 @@ class SourceConfig(msgspec.Struct, frozen=True):
     * `interval_s`: the least time between two batches, unless the first leaves unfinished work.
     * `max_records`: the most records of a batch; fewer are read if they would take too large a
       part of `max_batch_s`.
-    * `rows_folder`: the folder for large rows that owners of shards read; empty if owners may be on
-      other machines.
+    * `rows_folder`: for large rows that owners of shards read; empty if owners may be on other
+      machines.
     """
 
     plan: Plan
@@ -282,11 +282,6 @@ def packed_rows(
             yield rows
 
 
-def connected(settings: Mapping[str, str]) -> RangeReader:
-    """Return the process's reader for these settings of Kafka's client."""
-    return _reader(tuple(sorted(settings.items())))
-
-
 @functools.lru_cache(maxsize=32)
 def _intake(
     plan: Plan, source: Input, registry: tuple[tuple[str, str], ...]
@@ -304,12 +299,6 @@ def _registry(settings: tuple[tuple[str, str], ...]) -> "Registry | None":
     from ikebana.processor.kafka.registry import Registry
 
     return Registry(dict(settings), _REGISTRY_PATIENCE_S)
-
-
-@functools.lru_cache(maxsize=4)
-def _reader(settings: tuple[tuple[str, str], ...]) -> RangeReader:
-    # Cached for the worker, because connecting in each batch would cost more than reading.
-    return RangeReader(dict(settings))
 
 
 try:

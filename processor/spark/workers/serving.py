@@ -32,7 +32,8 @@ import msgspec
 
 from ikebana.processor.base import calls, processes
 from ikebana.processor.engine.task import Job, OpenShards, encode_state
-from ikebana.processor.spark.source_task import SourceConfig, connected, packed_rows
+from ikebana.processor.kafka.reader import connected
+from ikebana.processor.spark.source_task import SourceConfig, packed_rows
 from ikebana.processor.spark.workers import left_rows, network
 from ikebana.processor.spark.workers.network import (
     Ask,
