@@ -78,7 +78,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: an output that changes goes on while it is filled": (
         LIVE,
         _EDITING,
-        "Interval(time, time if name in standing else intervals[name].upper)",
+        "Interval(time, time if name in frozen else intervals[name].upper)",
         "intervals[name]",
     ),
     "edit: the batch after the last portion begins where others are": (
@@ -96,7 +96,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: what is new does not wait": (
         LIVE,
         _RECLOCK,
-        "            waits |= set(self.edited.standing)\n",
+        "            waits |= set(self.edited.frozen)\n",
         "            pass\n",
     ),
     "edit: read again, a late record is in time": (
@@ -252,7 +252,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: a new as-of join begins without what the state has": (
         OWN,
         _MOVING,
-        "wait(name, self._editing.time, begins=begins)",
+        "wait(name, self._editing.time, is_first=is_first)",
         "wait(name, self._editing.time)",
     ),
 }

@@ -93,7 +93,7 @@ class Shard:
         results = 0
         while rows or any(at < upper for at in self._frontiers.values()):
             after = progress.advance_frontiers(
-                self._edges, self._frontiers, upper, all_hops=True, standing=()
+                self._edges, self._frontiers, upper, all_hops=True, frozen=()
             )
             intervals = {name: Interval(self._frontiers[name], at) for name, at in after.items()}
             overlay, self._frontiers = Overlay(self._store), after

@@ -176,7 +176,7 @@ class Transition(msgspec.Struct, frozen=True, omit_defaults=True):
         return Phase.FILL in NEXT[self.phase]
 
     @property
-    def begins(self) -> dict[str, int]:
+    def join_times(self) -> dict[str, int]:
         """The joins that lack rows, with the time at which they begin."""
         return dict.fromkeys(self.joins, self.at)
 

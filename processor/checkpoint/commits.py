@@ -233,7 +233,7 @@ def verdict(
     return Compute(state)
 
 
-def goes_on(holder: Holder, tick: Tick, last: Marker | None, state: Manifest) -> Compute | None:
+def computable(holder: Holder, tick: Tick, last: Marker | None, state: Manifest) -> Compute | None:
     """Decide whether a task can compute its batch without reading the shard's last marker.
 
     `last` is the marker that was last when the process fenced the shard's other writers, or that

@@ -147,7 +147,7 @@ class Flow:
         self._held = held_targets(plan, physical, early=beside.early)
         if editing is not None:
             # Updates from the edit's time on wait until these operators are filled.
-            self._held |= {(IN, name) for name in editing.edit.standing}
+            self._held |= {(IN, name) for name in editing.edit.frozen}
             intervals = editing.intervals(intervals)
         self.intervals = intervals
         self.outputs = output_intervals(plan, intervals, beside.transition, editing)
@@ -222,17 +222,17 @@ class Flow:
         step = hold.step if name in self._far else hold.step_in_blocks
         return step(part, arriving, reach)
 
-    def wait(self, name: str, time: Time, *, begins: bool = False) -> None:
+    def wait(self, name: str, time: Time, *, is_first: bool = False) -> None:
         """Hold the rows of a stage until the edit at `time` is filled.
 
         Only a new stage gets rows of earlier times, from which its join is filled.  If the join
-        `begins` with these rows, they count at the time of the edit; otherwise hydration brings
-        them again.
+        begins with them, as the stage `is_first`, they count at the time of the edit; otherwise
+        hydration brings them again.
         """
         later = [
             update if update.time >= time else update._replace(time=time)
             for update in self.arriving.pop(name, ())
-            if begins or update.time >= time
+            if is_first or update.time >= time
         ]
         if later:
             step = hold.step if name in self._far else hold.step_in_blocks
@@ -445,7 +445,7 @@ class Operators:
         self._joins = BatchJoins(
             plan,
             flow.intervals,
-            flow.transition.begins,
+            flow.transition.join_times,
             hydrates=flow.transition.takes and not self._fills,
             filling=filling,
             looked_up_as_of=looked_up_as_of,
@@ -519,9 +519,9 @@ class Operators:
 
     def _stage(self, name: str) -> None:
         stage = self._joined.stages[name]
-        if self._editing is not None and self._fills and name in self._editing.edit.standing:
-            begins = name in self._editing.edit.filled_joins.values()
-            self.flow.wait(name, self._editing.time, begins=begins)
+        if self._editing is not None and self._fills and name in self._editing.edit.frozen:
+            is_first = name in self._editing.edit.filled_joins.values()
+            self.flow.wait(name, self._editing.time, is_first=is_first)
             return
         if self._joins.hydrates(stage):
             self._hydrate(stage)

@@ -131,7 +131,7 @@ class JoinsBefore:
 
     def _path(self, join: str) -> Iterator[JoinStage]:
         """The stages of the path of a join's first input, in the order of their rows."""
-        alias = self._joined.stages[self._joined.begins(join)].alias
+        alias = self._joined.stages[self._joined.first_stage(join)].alias
         for stage in self._joined.stages.values():
             if (stage.join, stage.alias) == (join, alias):
                 yield stage
@@ -276,9 +276,9 @@ def output_intervals(
         return intervals
     time = editing.time
     going_on = editing.shown if transition.is_filled else {*transition.wrote}
-    standing = editing.shown if transition.fills else {*transition.writing}
-    for name in (going_on | standing) & intervals.keys():
-        intervals[name] = Interval(time, time if name in standing else intervals[name].upper)
+    frozen = editing.shown if transition.fills else {*transition.writing}
+    for name in (going_on | frozen) & intervals.keys():
+        intervals[name] = Interval(time, time if name in frozen else intervals[name].upper)
     return intervals
 
 

@@ -62,7 +62,7 @@ class BatchJoins:
         self,
         plan: Plan,
         intervals: Mapping[str, Interval],
-        begins: Mapping[str, Time],
+        join_times: Mapping[str, Time],
         *,
         hydrates: bool,
         filling: Collection[str] = (),
@@ -81,7 +81,7 @@ class BatchJoins:
         self._joined = joined(plan)
         self._intervals = intervals
         # The history for their beginning is kept, also in batches that take no portion of it.
-        self._hydrating, self._hydrates = begins, hydrates
+        self._hydrating, self._hydrates = join_times, hydrates
         self._graph = progress.edges(plan)
         lowers = {name: interval.lower for name, interval in intervals.items()}
         self._since = progress.since(self._graph, lowers)
@@ -122,11 +122,11 @@ class BatchJoins:
 
     def hydrates(self, stage: JoinStage) -> bool:
         """Whether a stage gets a portion of the data from before its join began."""
-        return self._hydrates and self._begins(stage)
+        return self._hydrates and self._is_first(stage)
 
     def is_hydrated(self, stage: JoinStage, store: Store) -> bool:
         """Whether a stage got all of these data in earlier batches."""
-        return self._begins(stage) and Replay(store, _HYDRATE, stage.join).is_done
+        return self._is_first(stage) and Replay(store, _HYDRATE, stage.join).is_done
 
     def hydrate(self, stage: JoinStage, store: Store) -> "Begun":
         """The next portion of the contents of a join's first input, as of its first time.
@@ -148,8 +148,8 @@ class BatchJoins:
         """
         upper = self._intervals[stage.name].upper
         join = catalog_of(self._plan).join(stage.join)
-        begins = stage.join in self._hydrating and stage.alias == join.paths[0].alias
-        if begins and not isinstance(join.join, AsOfJoin):
+        is_first = stage.join in self._hydrating and stage.alias == join.paths[0].alias
+        if is_first and not isinstance(join.join, AsOfJoin):
             return max(upper, self._hydrating[stage.join] + 1)
         return upper
 
@@ -163,16 +163,16 @@ class BatchJoins:
         for name, arrangement in self._arrangements.items():
             arrangement.settle(self._retained_from(name, since))
 
-    def _begins(self, stage: JoinStage) -> bool:
+    def _is_first(self, stage: JoinStage) -> bool:
         is_new = stage.join in self._hydrating
-        return is_new and stage.name == self._joined.begins(stage.join)
+        return is_new and stage.name == self._joined.first_stage(stage.join)
 
     def _retained_from(self, name: str, since: Mapping[str, Time]) -> Time:
         origins = self._joined.origins
-        begins = (time for join, time in self._hydrating.items() if origins[join] == name)
+        times = (time for join, time in self._hydrating.items() if origins[join] == name)
         as_of = self._looked_up_as_of.get(name)
         asked: list[Time] = [] if as_of is None else [as_of]
-        return min([since[name], *begins, *asked])
+        return min([since[name], *times, *asked])
 
 
 def apply_stage(

@@ -51,7 +51,7 @@ from ikebana.processor.checkpoint.commits import (
     FillProgress,
     Holder,
     Marker,
-    goes_on,
+    computable,
     replaced_refusal,
     verdict,
 )
@@ -466,7 +466,7 @@ class OpenShards:
 
     def _run(self, job: Job, asked: _ShardBatch, earlier: _Open | None) -> _Open:
         if earlier is not None and earlier.job == job:
-            decision = goes_on(_holder(job, asked), asked.tick, earlier.marker, asked.manifest)
+            decision = computable(_holder(job, asked), asked.tick, earlier.marker, asked.manifest)
             if decision is not None:
                 marker = _computed(job, earlier.producer, asked, decision, earlier.place)
                 return _Open(job, earlier.producer, marker, earlier.place)

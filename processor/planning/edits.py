@@ -225,7 +225,7 @@ class Edit:
         """
         others = {join.name for join in self.after.joins}
         others.update(planner.gathered(self.after).values())
-        return self.standing - others - joined(self.after).stages.keys()
+        return self.frozen - others - joined(self.after).stages.keys()
 
     @cached_property
     def filled_joins(self) -> dict[str, str]:
@@ -239,7 +239,7 @@ class Edit:
         for join in self.after.joins:
             if join.name not in self.fresh or join.name in stages.origins:
                 continue
-            first = stages.begins(join.name)
+            first = stages.first_stage(join.name)
             edge = progress.edges(self.after)[first]
             if all(
                 root not in stages.arrangements
@@ -250,7 +250,7 @@ class Edit:
         return joins
 
     @cached_property
-    def standing(self) -> frozenset[str]:
+    def frozen(self) -> frozenset[str]:
         """Fresh operators that wait at the edit's time until the edit is filled."""
         graph = progress.edges(self.after)
         return frozenset(name for name in self.fresh if not graph[name].from_source)
@@ -282,7 +282,7 @@ class Edit:
     def looked_up(self) -> frozenset[str]:
         """The arrangements of the old plan from which these results are computed."""
         stages = joined(self.before)
-        first = {join: stages.stages[stages.begins(join)].alias for join in self.joins_before}
+        first = {join: stages.stages[stages.first_stage(join)].alias for join in self.joins_before}
         return frozenset(
             name
             for stage in stages.stages.values()

@@ -72,7 +72,7 @@ def order(plan: Plan) -> tuple[str, ...]:
     before = {name: [*edge.after, *edge.looks_up] for name, edge in edges(plan).items()}
     for join, origin in joined(plan).origins.items():
         # A new join begins from its origin.
-        before[joined(plan).begins(join)].append(origin)
+        before[joined(plan).first_stage(join)].append(origin)
     return tuple(TopologicalSorter(before).static_order())
 
 
@@ -86,14 +86,14 @@ def advance_frontiers(
     source_upper: Time,
     *,
     all_hops: bool = True,
-    standing: Collection[str] = (),
+    frozen: Collection[str] = (),
 ) -> dict[str, Time]:
     """The upper of every operator in a batch; `source_upper` is the upper of its source.
 
     `frontiers` has the uppers of the batch before.  An operator that it lacks is new, and begins
     at the frontier of the others.  Operators behind an exchange do not advance unless the batch
     takes `all_hops`, because more updates of their times will come.  For the same reason
-    `standing` operators do not advance while their first time is being filled.
+    `frozen` operators do not advance while their first time is being filled.
     """
     uppers: dict[str, Time] = {}
     begin = beginning(frontiers)
@@ -103,7 +103,7 @@ def advance_frontiers(
             edge, before = graph[name], frontiers.get(name, begin)
             bounds = [source_upper] if edge.from_source else []
             bounds += [frontiers.get(producer, begin) for producer in edge.hops]
-            if name in standing or (edge.hops and not all_hops):
+            if name in frozen or (edge.hops and not all_hops):
                 bounds.append(before)
             bounds += [upper(other) for other in (*edge.after, *edge.looks_up)]
             uppers[name] = max(min(bounds), before)
@@ -226,7 +226,7 @@ def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> froz
     stages = joined(plan)
     # As long as a join is new, its first path is not as far as the others.
     held |= {(IN, name) for name, last in stages.last.items() if len(last) > 1}
-    held |= {(IN, stages.begins(join)) for join in stages.origins}
+    held |= {(IN, stages.first_stage(join)) for join in stages.origins}
     held |= {
         (OUT, name)
         for name, roots in producers(plan).items()

@@ -45,7 +45,7 @@ _FEW = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _Minted:
     """A batch, the time when it was minted, and which shares of the most it reads.
 
     With `is_start`, it is the first of a run and reads less than it may: its time is the time of
@@ -85,7 +85,7 @@ class Allowance:
         self._records, self._hops = min(1.0, first / most), 1.0
         # The bytes of a record, as measured in this run.
         self._each: float | None = None
-        self._running: _Run | None = None
+        self._running: _Minted | None = None
         self._starts = True
 
     @property
@@ -105,7 +105,7 @@ class Allowance:
         hops = sum(batch.hops.values()) - sum(before.hops.values())
         shares = min(1.0, records / self._most), min(1.0, hops / self._most_hops)
         is_start = self._starts and records < self.records
-        self._running = _Run(batch.batch, self._clock(), records, hops, *shares, is_start)
+        self._running = _Minted(batch.batch, self._clock(), records, hops, *shares, is_start)
         self._starts = False
 
     def done(self, last: SourceOffset, size: int) -> None:

@@ -37,12 +37,12 @@ class EditStep(NamedTuple):
     The frontier is 0 without an edit, and also while an edit from before the first closed time
     fills: after the fill such an edit is over.
 
-    With `goes_on`, the edit needs a batch even if there is nothing to read.
+    With `needs_batch`, the edit needs one even if there is nothing to read.
     """
 
     at: int
     fills: bool
-    goes_on: bool
+    needs_batch: bool
 
     def phase(self, joins: Collection[str], writes: Collection[str]) -> Phase:
         """The phase of the batch, while `joins` lack rows and outputs write portions."""
@@ -61,15 +61,15 @@ def step_of(last: SourceOffset, look: MintingState, edits: int) -> EditStep:
     if of.is_behind(edits):
         # A checkpoint without a batch has no state to fill from.  One that has closed no time has
         # no contents, but updates may wait in it that were computed by the old plan.
-        return EditStep(last.upper, fills=last.upper > 0 or last.batch >= 0, goes_on=True)
+        return EditStep(last.upper, fills=last.upper > 0 or last.batch >= 0, needs_batch=True)
     if of.fills:
         # Only a batch that read the whole exchange topic can know that nothing is in flight.
         is_done = of.takes and look.replayed.is_filled and not replays.offsets_left(of.read_back)
-        return EditStep(of.at, fills=not is_done, goes_on=True)
+        return EditStep(of.at, fills=not is_done, needs_batch=True)
     # Outputs hold the updates of an edit until its time is closed.
     least = min(last.frontiers.values(), default=last.upper)
     is_open = of.phase is Phase.REBUILD or bool(of.writing) or least <= of.at
-    return EditStep(of.at if is_open else 0, fills=False, goes_on=False)
+    return EditStep(of.at if is_open else 0, fills=False, needs_batch=False)
 
 
 def read_back(
@@ -171,7 +171,7 @@ class BatchTrigger(NamedTuple):
 class Edited(NamedTuple):
     """How often the plan has been edited, and how a start continues the last edit.
 
-    * `standing`: the operators that are frozen at the time of the edit until they have been filled
+    * `frozen`: the operators that stand at the time of the edit until they have been filled
       from the state; all others go on.
     * `read_back`: the outputs that the edit retracts by reading their own topics, by topic.
     * `released`: the parts of the state that no operator owns any more.
@@ -179,7 +179,7 @@ class Edited(NamedTuple):
     """
 
     edits: int = 0
-    standing: Sequence[str] = ()
+    frozen: Sequence[str] = ()
     read_back: Mapping[str, str] = {}
     released: tuple[str, ...] = ()
     finishes: bool = False
@@ -191,7 +191,7 @@ class Edited(NamedTuple):
         """What is known of the last `edit`, None if it is done, of so many."""
         if edit is None:
             return cls(edits, released=released, finishes=finishes)
-        return cls(edits, sorted(edit.standing), edit.read_back, released, finishes)
+        return cls(edits, sorted(edit.frozen), edit.read_back, released, finishes)
 
 
 NOT_EDITED = Edited()
@@ -225,7 +225,7 @@ def mint(
     selection = batch.selection()
     frontiers = batch.frontiers(selection.upper)
     writes = outputs_to_write(plan, batch.last, look, batch.edit, frontiers)
-    if not trigger.first and not batch.goes_on(selection, frontiers, writes):
+    if not trigger.first and not batch.is_needed(selection, frontiers, writes):
         return batch.last
     return batch.minted(selection, frontiers, writes)
 
@@ -308,18 +308,18 @@ class _Next:
 
     def frontiers(self, upper: int) -> dict[str, int]:
         """Advance the frontiers of all operators that need not wait for a join or an edit."""
-        waits = {joined(self.plan).begins(join) for join in self.joins}
+        waits = {joined(self.plan).first_stage(join) for join in self.joins}
         if self.edit.fills:
-            waits |= set(self.edited.standing)
+            waits |= set(self.edited.frozen)
         return progress.advance_frontiers(
             progress.edges(self.plan),
             self.last.frontiers,
             upper,
             all_hops=self.hops.all,
-            standing=waits,
+            frozen=waits,
         )
 
-    def goes_on(
+    def is_needed(
         self, selection: BatchSelection, frontiers: Mapping[str, int], writes: Sequence[str]
     ) -> bool:
         """Whether there is a batch at all: it reads anything, or any frontier moves."""
@@ -329,8 +329,8 @@ class _Next:
         # After hydration one more batch logs that it is complete.
         of = last.transition
         is_under_way = bool(of.joins or self.joins or of.writing or writes or self.rebuilds)
-        goes_on = moved or selection.reads or selection.upper != last.upper or is_under_way
-        return goes_on or self.edit.goes_on or not self.hops.all
+        moved |= selection.reads or selection.upper != last.upper
+        return moved or is_under_way or self.edit.needs_batch or not self.hops.all
 
     def minted(
         self, selection: BatchSelection, frontiers: dict[str, int], writes: list[str]

@@ -180,7 +180,7 @@ def test_a_new_join_gets_more_when_nothing_is_left_of_what_it_got(
 
     found = mint(WITH_PAIRS, last, TO_READ, BatchTrigger(99, most_hops=most))
 
-    assert (found.transition.takes, found.transition.begins) == (hydrates, left)
+    assert (found.transition.takes, found.transition.join_times) == (hydrates, left)
 
 
 @pytest.mark.parametrize(("most", "left"), [(10, {}), (9, {"pairs": 4})])
@@ -191,4 +191,4 @@ def test_a_new_join_has_begun_when_what_it_got_is_taken(most: int, left: dict[st
 
     found = mint(WITH_PAIRS, last, look, BatchTrigger(99, most_hops=most))
 
-    assert found.transition.begins == left
+    assert found.transition.join_times == left

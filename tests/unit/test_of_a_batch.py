@@ -21,8 +21,8 @@ from ikebana.processor.checkpoint.commits import (
     Compute,
     Holder,
     Marker,
+    computable,
     first_marker,
-    goes_on,
     reports_of,
     verdict,
 )
@@ -118,7 +118,7 @@ def test_a_process_goes_on_only_from_the_batch_right_before(
     kept: Marker | None, asked: Tick, state: Manifest, expected: object
 ) -> None:
     """R5, R19. In every other case it fences and looks, and what it finds decides."""
-    assert goes_on(Holder(PLAN, 0, 1, 0), asked, kept, state) == expected
+    assert computable(Holder(PLAN, 0, 1, 0), asked, kept, state) == expected
 
 
 def test_after_a_rescaling_the_state_is_a_new_one() -> None:

@@ -159,7 +159,7 @@ class Stages:
                 readers.setdefault(name, []).append(stage)
         return readers
 
-    def begins(self, join: str) -> str:
+    def first_stage(self, join: str) -> str:
         """The first stage of the path of a join's first input."""
         return next(
             name for name, stage in self.stages.items() if stage.join == join and stage.is_first
