@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import pytest
@@ -99,7 +100,7 @@ def plain_functions(draw: st.DrawFn) -> WindowFunction:
     if kind in OFFSETS:
         default = draw(st.sampled_from(["", "y"]))
         return WindowFunction("f", kind, "x", default, draw(st.integers(0, 3)), ignores)
-    frame = draw(st.one_of(frames(), st.sampled_from(USUAL)))
+    frame = draw(st.one_of(frames(), st.sampled_from(USUAL), st.sampled_from(AWAY)))
     if kind in ENDS:
         number = number if kind == "nth_value" else 1
         return WindowFunction("f", kind, "x", "", number, ignores, frame=frame)
@@ -114,6 +115,19 @@ USUAL = (
     Frame("rows", FrameBound("current"), FrameBound("all")),
     Frame("rows", FrameBound("preceding", 1), FrameBound("following", 1)),
     Frame("range", FrameBound("preceding", at="p1")),
+)
+# Frames that rows between the row and the frame move, and frames whose far end moves.
+AWAY = tuple(
+    Frame(unit, *bounds)
+    for unit in ("rows", "groups")
+    for bounds in (
+        (FrameBound("following", 2), FrameBound("following", 3)),
+        (FrameBound("preceding", 3), FrameBound("preceding", 2)),
+        (FrameBound("all"), FrameBound("preceding", 2)),
+        (FrameBound("all"), FrameBound("following", 2)),
+        (FrameBound("preceding", 2), FrameBound("all")),
+        (FrameBound("following", 2), FrameBound("all")),
+    )
 )
 
 
@@ -246,6 +260,24 @@ def test_incremental_is_batch(data: st.DataObject, window: Window, history: list
     )
     assert at_end == accumulate(pairs(found), TIMES)
     assert [key for key, *_ in window_functions.contents(store, b"2")] in ([], [b"22"])
+
+
+@pytest.mark.parametrize("kind", ["count", "sum", "min", "max", "list", *ENDS])
+def test_rows_between_move_a_frame(kind: str) -> None:
+    """A row that comes or goes between a row and its frame, or a null in it, moves the frame."""
+    values = [(at, at, None if at % 5 == 0 else at % 3) for at in range(10)]
+    come = [(b"1", of, of[0] % 3, 1) for of in values]
+    history = [*come, *((b"1", of, 3 + of[0] % 2, -1) for of in values[1:8:2] + values[2:8:3])]
+    excludes: tuple[Any, ...] = ("", "row")
+    for frame, exclude in product(AWAY, excludes):
+        shifted = replace(frame, exclude=exclude)
+        number = 2 if kind == "nth_value" else 1
+        function = WindowFunction("f", kind, "x", number=number, frame=shifted)
+        window = Window((function,), ORDER, "")
+        updates = updates_of(history, window)
+        found = moved(MemoryStore(), updates, [TIMES], window)
+        for time in range(TIMES):
+            assert collected(found, time) == expected(updates, window, time), shifted
 
 
 @unhurried
