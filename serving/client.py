@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ikebana.errors import AccessError, AwayError, ConfigError
 from ikebana.processor.base.listening import Problem
+from ikebana.processor.base.processes import OfThreads
 from ikebana.serving.parameters import (
     READS,
     V1,
@@ -24,7 +25,6 @@ from ikebana.serving.parameters import (
 from ikebana.serving.reads import (
     CollectionInfo,
     CommonTimes,
-    OfThreads,
     Reads,
     Result,
     WaitedError,

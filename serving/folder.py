@@ -13,8 +13,9 @@ from pathlib import Path
 from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import DatabaseReader
 from ikebana.errors import ConfigError
+from ikebana.processor.base.processes import OfThreads
 from ikebana.serving.layout import Meta
-from ikebana.serving.reads import LocalReads, OfThreads, unknown_collection
+from ikebana.serving.reads import LocalReads, unknown_collection
 from ikebana.serving.view import ArrangementView, read_meta, unreadable
 
 # RocksDB's file with the id of a database; a rebuilt database has another id.

@@ -14,7 +14,7 @@ import ikebana.sinks
 import ikebana.testing
 from ikebana.processor.authoring.schema import published
 from ikebana.processor.cli.main import cli
-from ikebana.serving import http_server
+from ikebana.serving import operations
 
 Schema = Mapping[str, Any]
 
@@ -157,7 +157,7 @@ def _documented(module: str, name: str, found: object) -> Iterator[str]:
 
 def http() -> str:
     """The requests that `ikebana serve` answers, from its OpenAPI document."""
-    document = http_server.document()
+    document = operations.openapi()
     lines = [
         "# HTTP",
         "",

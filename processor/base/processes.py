@@ -1,4 +1,4 @@
-"""What each process of ikebana needs: signals, restarts, its end, its memory and its name.
+"""What each process of ikebana needs: signals, restarts, its end, memory, name and threads.
 
 A first signal asks a run to end, a second one ends it at once; so does the first one before the
 query has begun, when there is nothing to finish.  A start may be interrupted anywhere, also while
@@ -16,12 +16,13 @@ import os
 import signal
 import threading
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 Result = TypeVar("Result")
 
@@ -179,6 +180,64 @@ class Closes(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Closable(Protocol):
+    """A resource that must be closed."""
+
+    def close(self) -> None:
+        """Release it; may be called more than once, and in any thread."""
+        ...
+
+
+Opened = TypeVar("Opened", bound=Closable)
+
+
+class OfThreads(Generic[Opened]):
+    """Resources of each thread, by name; closed when the thread ends, or all at once."""
+
+    def __init__(self) -> None:
+        self._local = _Local()
+        # Of all threads that have not ended.
+        self._all: set[Opened] = set()
+
+    def get(self, name: str, opened: Callable[[], Opened]) -> Opened:
+        """Return this thread's resource of a name; opens it the first time."""
+        present: Opened | None = self._local.named.get(name)
+        if present is not None:
+            return present
+        fresh = self._local.named[name] = opened()
+        self._all.add(fresh)
+        # Only the thread has `named`, so it is gone when the thread ends.  No frame that may raise
+        # keeps it in a variable: whoever keeps the error would keep it, too.
+        ending = weakref.finalize(self._local.named, _let_go, fresh, self._all)
+        # When Python ends, other threads may still read.
+        ending.atexit = False
+        return fresh
+
+    def close(self) -> None:
+        """Close the resources of all threads."""
+        # A copy, because threads may end meanwhile.
+        for each in tuple(self._all):
+            each.close()
+        self._all.clear()
+
+
+class _Named(dict[str, Any]):
+    """The resources of a thread; a plain dict has no weak references."""
+
+
+class _Local(threading.local):
+    """Holds the resources of a thread until it ends."""
+
+    def __init__(self) -> None:
+        self.named = _Named()
+
+
+def _let_go(opened: Opened, among: set[Opened]) -> None:
+    """Close a resource of a thread that has ended."""
+    among.discard(opened)
+    opened.close()
 
 
 class Stopped(BaseException):

@@ -40,7 +40,7 @@ from ikebana.processor.topics.literals import LiteralRecord as Record
 from ikebana.processor.topics.literals import greatest_time, listed, messages, require_readable
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.slices import Decoding
-from ikebana.processor.topics.transactions import SourceDating
+from ikebana.processor.topics.source_transactions import SourceDating
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas

@@ -42,16 +42,9 @@ from ikebana.processor.spark.caller_session import CallerSpark
 from ikebana.processor.spark.executors import Placing, autoscaler
 from ikebana.processor.spark.keyed_operator import GroupResult, Groups
 from ikebana.processor.spark.session import Spark
+from ikebana.processor.spark.signals import Signals
 from ikebana.processor.spark.source import IkebanaSource
-from ikebana.processor.spark.source_task import (
-    SourceConfig,
-    done_file,
-    filled_file,
-    hosts_file,
-    last_signal,
-    take_reading_time_s,
-    write_signal,
-)
+from ikebana.processor.spark.source_task import SourceConfig
 from ikebana.processor.spark.workers import left_rows
 from ikebana.processor.topics import replays
 from ikebana.processor.topics.batch_selection import InputsState
@@ -154,8 +147,8 @@ class ProgressSink:
         self._job = job
         self._begin = begin
         self._rows = config.rows_folder
-        self._stop = Path(config.stop)
-        write_signal(self._stop, takeover.state.reports)
+        self._signals = Signals(Path(config.stop))
+        self._signals.write(takeover.state.reports)
         left_rows.forget(self._rows)  # of a batch that is repeated, perhaps many times
         self._producer = takeover.producer
         go_on = takeover.state.go_on
@@ -176,7 +169,7 @@ class ProgressSink:
         begun = time.monotonic()
         # Only one action, because each would run the keyed operator again.
         results = results_of(frame)
-        begun -= take_reading_time_s(self._stop)
+        begun -= self._signals.take_reading_time_s()
         left_rows.forget(self._rows)
         batch = job.first_batch + spark_batch
         markers = [
@@ -199,7 +192,7 @@ class ProgressSink:
             self._ends |= {record.topic: record.ends for record in records}
             self._published, self._new = batch, frozenset()
         faults.point("after_progress", batch)
-        write_signal(self._stop, reports_of(markers))
+        self._signals.write(reports_of(markers))
         if self._trimming is not None:
             self._trimming.after(markers)
         owned = all(result.owned for result in results)
@@ -235,13 +228,13 @@ _WAITS_S = 10.0
 class Going(NamedTuple):
     """A started query, and the means to watch it.
 
-    At the path `stop` its source leaves files, and finds one when it is to stop.  `listening`
-    reports triggers, and `has_ended` says whether Spark has ended in a JVM that still runs.
-    `give_up` ends Spark without waiting for anything.  `placing` is None if shards need no places.
+    `signals` are those to and from its source.  `listening` reports triggers, and `has_ended` says
+    whether Spark has ended in a JVM that still runs.  `give_up` ends Spark without waiting for
+    anything.  `placing` is None if shards need no places.
     """
 
     query: StreamingQuery
-    stop: Path
+    signals: Signals
     listening: TriggerListener | None
     has_ended: Callable[[], bool]
     give_up: Callable[[], None]
@@ -259,9 +252,8 @@ class Running:
         self, going: Going, layout: CheckpointFiles, incarnation: int, *, precedes: bool
     ) -> None:
         self.incarnation, self.precedes = incarnation, precedes
-        self._query, self._stop, self._listening, self._has_ended, self._give_up, self._placing = (
-            going
-        )
+        self._query, self._signals, self._listening = going.query, going.signals, going.listening
+        self._has_ended, self._give_up, self._placing = going[3:]
         self._layout = layout
         self._waits_since = -1, 0.0
 
@@ -283,8 +275,8 @@ class Running:
         for look in itertools.count():
             if ending.within(_LOOK_EVERY_S):
                 break
-            if not asked and (stopping() or filled_file(self._stop).exists()):
-                self._stop.touch()
+            if not asked and (stopping() or self._signals.filled.exists()):
+                self._signals.stop.touch()
                 asked = True
             if asked and self._is_between_batches():
                 self._query.stop()
@@ -296,7 +288,7 @@ class Running:
                     raise failures.unexpected_end()
                 if self._placing is not None:
                     self._go_on_without(self._placing.look())
-        if not (asked or done_file(self._stop).exists() or filled_file(self._stop).exists()):
+        if not (asked or self._signals.done.exists() or self._signals.filled.exists()):
             raise failures.unexpected_end()
 
     def _go_on_without(self, lost: frozenset[str]) -> None:
@@ -319,7 +311,7 @@ class Running:
     def _is_between_batches(self) -> bool:
         """Whether no batch runs, and none will: the source has acknowledged the stop."""
         is_idle = (
-            self._stop.with_suffix(".ack").exists() or not self._query.status["isTriggerActive"]
+            self._signals.acknowledgement.exists() or not self._query.status["isTriggerActive"]
         )
         logged = self._layout.logged()
         return is_idle and logged.batch == logged.committed
@@ -383,15 +375,15 @@ def start(
     on_step("starting Spark")
     running = spark.session()
     groups = _laid_out(running, birth)
-    stop = spark.folder / f"stop-{takeover.incarnation}"
+    signals = Signals(spark.folder / f"stop-{takeover.incarnation}")
     edit = _edit(opening)
     readers = running.sparkContext.defaultParallelism
-    config = _source_config(opening, settings, groups, readers, stop, edit, spark.rows)
+    config = _source_config(opening, settings, groups, readers, signals.stop, edit, spark.rows)
     job = _job(opening, settings, groups, _local_directory(spark, settings), edit)
     listening = _listener(running, opening, on_trigger)
     on_step("starting the query")
     on_begin()
-    placing = _placing(running, birth, stop) if spark.places else None
+    placing = _placing(running, birth, signals) if spark.places else None
     on_missed = placing.leave_out if placing is not None else lambda _: None
     on_batch = autoscaler(settings, spark.session, watcher.batch, on_step)
     # If inputs were read from snapshots, nothing is known about earlier times.
@@ -400,19 +392,19 @@ def start(
         job, takeover, settings, on_batch, begin=begin, config=config, on_missed=on_missed
     )
     query = _query(running, config, job, settings, sink, once=once or opening.step.finishes)
-    watcher.started(_run_start(opening, spark, running, stop))
-    going = Going(query, stop, listening, spark.has_ended, spark.give_up, placing)
+    watcher.started(_run_start(opening, spark, running, signals))
+    going = Going(query, signals, listening, spark.has_ended, spark.give_up, placing)
     return Running(going, opening.layout, takeover.incarnation, precedes=opening.step.precedes)
 
 
 def _run_start(
-    opening: Opened, spark: Spark | CallerSpark, running: SparkSession, stop: Path
+    opening: Opened, spark: Spark | CallerSpark, running: SparkSession, signals: Signals
 ) -> RunStart:
     return RunStart(
         opening.step.birth.id,
         opening.takeover.incarnation,
         running.sparkContext.uiWebUrl,
-        functools.partial(last_signal, stop, InputsState),
+        functools.partial(signals.last, InputsState),
         opening.takeover.state.go_on.waiting,
         opening.step.precedes,
         tuple(spark.fast_paths),
@@ -438,11 +430,11 @@ def _listener(
     return listen(running, on_trigger)
 
 
-def _placing(running: SparkSession, birth: Birth, stop: Path) -> Placing | None:
+def _placing(running: SparkSession, birth: Birth, signals: Signals) -> Placing | None:
     """Place shards on executors; None if these have a task each."""
     if birth.state_partitions > 1:
         return None
-    placing = Placing(running, birth.shards, hosts_file(stop))
+    placing = Placing(running, birth.shards, signals.hosts)
     placing.begin()
     return placing
 

@@ -38,22 +38,17 @@ from ikebana.processor.kafka import inputs, own_topics, transactions
 from ikebana.processor.kafka.inputs import Arrival, Arrivals, Inputs
 from ikebana.processor.kafka.reader import Range, RangeReader, connected
 from ikebana.processor.planning.backfill import has_caught_up
+from ikebana.processor.spark.signals import Signals
 from ikebana.processor.spark.source_task import (
     SCHEMA,
     Share,
     SourceConfig,
-    done_file,
-    filled_file,
-    hosts_file,
     is_small,
-    last_signal,
     one_share,
     packed_rows,
-    record_reading_time,
     rows_of,
     shares_of,
     spark_rows,
-    write_signal,
 )
 from ikebana.processor.spark.workers import owners
 from ikebana.processor.spark.workers.network import WorkerAddress, pickled
@@ -106,6 +101,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
     def __init__(self, config: SourceConfig) -> None:
         super().__init__(self)
         self._config = config
+        self._signals = Signals(Path(config.stop))
         self._read: list[tuple[int, bytes]] | None = None
         self._target: Positions | None = None
         self._asked_for_lease = 0.0
@@ -130,14 +126,13 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         last = SourceOffset.from_json(start)
-        stop = Path(self._config.stop)
         # Spark always runs a first batch, even if it should stop.
         first = last.batch == self._config.start.batch
         until = time.monotonic() + _ANSWER_AFTER_S
         self._allowance.done(last, self._reports(last).size)
-        while first or not stop.exists():
+        while first or not self._signals.stop.exists():
             if self._has_filled(last):
-                filled_file(stop).touch()
+                self._signals.filled.touch()
                 return start
             self._check_lease()
             early_s = 0.0 if self._target is not None else self._pace.early_s(last)
@@ -147,7 +142,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
                 self._allowance.minted(last, minted)
                 return minted.to_json()
             if self._target is not None and not self._waits_for_silence(last):
-                done_file(stop).touch()
+                self._signals.done.touch()
                 return start
             if self._target is None and time.monotonic() > until:
                 return start
@@ -157,7 +152,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
                 self._wait_for_records(last, until)
             else:
                 time.sleep(_ASK_EVERY_S)
-        stop.with_suffix(".ack").touch()
+        self._signals.acknowledgement.touch()
         return start
 
     def _wait_for_records(self, last: SourceOffset, until: float) -> None:
@@ -165,7 +160,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         read = {t: by for t, by in last.positions.items() if t in self._config.plan.topics}
         until = min(until, time.monotonic() + self._look_every_s(last))
         while (arrival := self._arrivals.wait(read, _STOP_WITHIN_S)) is Arrival.NONE:
-            if time.monotonic() >= until or Path(self._config.stop).exists():
+            if time.monotonic() >= until or self._signals.stop.exists():
                 return
         if arrival is Arrival.NEW:
             self._inputs.wait_for_pause(_GATHER_S)
@@ -229,7 +224,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         )
         standing = reached.standing(last.upper)
         if standing != self._reported:
-            write_signal(Path(self._config.stop), standing)
+            self._signals.write(standing)
             self._reported = standing
 
     def _look(self, last: SourceOffset) -> tuple[inputs.InputOffsets, MintingState]:
@@ -256,7 +251,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
     def _reports(self, last: SourceOffset) -> ShardReports:
         """What the shards report of the last batch."""
         if self._last_reports is None or self._last_reports.batch != last.batch:
-            reports = last_signal(Path(self._config.stop), ShardReports)
+            reports = self._signals.last(ShardReports)
             assert reports is not None, "no reports on any batch"
             assert reports.batch == last.batch, f"no reports on batch {last.batch}"
             self._last_reports = reports
@@ -293,7 +288,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         shares = shares_of(pieces, hops, config.readers, read_back)
         tick = _tick(config, before, after, adopted=adopted)
         shares[0].ticks = [(shard, tick) for shard in range(config.shards)]
-        placed = owners.placement_in(hosts_file(Path(config.stop)))
+        placed = owners.placement_in(self._signals.hosts)
         if placed is not None:
             shares[0].ticks.append((PLACEMENT, placed))
         self._read = self._read_beforehand(after.batch, shares, placed)
@@ -332,7 +327,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
             traceback.print_exc()
             return None
         if rows is not None:
-            record_reading_time(Path(self._config.stop), time.monotonic() - begun)
+            self._signals.record_reading_time(time.monotonic() - begun)
         return rows
 
     def commit(self, end: dict[str, Any]) -> None:

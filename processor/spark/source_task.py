@@ -1,40 +1,34 @@
 """A source task: from offsets of Kafka to packed rows for the shards.
 
-With it, the configuration of the source, which all tasks get, and the files by which the source
-and the driver signal each other.  These are beside the file `stop`, which says that no batch is
-to be made any more.
+With it, the configuration of the source, which all tasks get.
 """
 
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from ikebana.codecs.diff import topic_of
-from ikebana.processor.base.machine import write_whole
 from ikebana.processor.base.offsets import Positions
 from ikebana.processor.kafka import client
 from ikebana.processor.kafka.reader import Range, RangeReader, connected, timestamp_of
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.spark.workers import left_rows
-from ikebana.processor.topics.batch_selection import InputsState
 from ikebana.processor.topics.input_codec import needs_headers, needs_timestamps
-from ikebana.processor.topics.input_times import ShardReports
 from ikebana.processor.topics.intake import Intake, UpdateIntake, intake_of
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.reclock import NOT_EDITED, Edited
 from ikebana.processor.topics.replays import OwnRange, retractions_of
 from ikebana.processor.topics.slices import Decoding, Slice, reading_of, rows_in
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.topics.transactions import BoundaryReading
+from ikebana.processor.topics.source_transactions import BoundaryReading
 
 if TYPE_CHECKING:
     from ikebana.processor.kafka.registry import Registry
@@ -46,11 +40,7 @@ class SourceConfig(msgspec.Struct, frozen=True):
     * `adopted`: the digest of a batch that all shards have committed.
     * `edited`: the last edit of the plan, as far as minting needs it.
     * `exchanges`: there is an exchange topic to read.
-    * `stop`: while this file exists, no batch is minted; the source then writes the file
-      `stop`.ack.  The file `stop`.inputs has the frontiers of dated inputs, and `stop`.reports
-      what the shards report of the last batch.  The file `stop`.filled says that a backfill has
-      caught up; no batch is minted from then on.  The file `stop`.done says that a run that ends
-      by itself has nothing more to do.
+    * `stop`: while this file exists, no batch is minted; `signals.Signals` are beside it.
     * `begins`: the offsets at which inputs that are read again begin.
     * `reading_kafka`: the client that reads inputs.
     * `kafka`: the client that reads the topics of outputs that are retracted.
@@ -85,59 +75,6 @@ class SourceConfig(msgspec.Struct, frozen=True):
     def shards(self) -> int:
         """The number of shards."""
         return len(self.groups)
-
-
-def filled_file(stop: Path) -> Path:
-    """The file that says that a backfill has caught up."""
-    return stop.with_suffix(".filled")
-
-
-def done_file(stop: Path) -> Path:
-    """The file that says that a run which ends by itself has nothing more to do."""
-    return stop.with_suffix(".done")
-
-
-def hosts_file(stop: Path) -> Path:
-    """The file with the hosts of shards' owners, if these are on executors."""
-    return stop.with_suffix(".hosts")
-
-
-_Signal = TypeVar("_Signal", InputsState, ShardReports)
-# By what they have, the ends of the names of the files that are written whole.
-_SIGNALS = {InputsState: ".inputs", ShardReports: ".reports"}
-
-
-def write_signal(stop: Path, signal: InputsState | ShardReports) -> None:
-    """Write the frontiers of the inputs, or what the shards report of a batch."""
-    write_whole(stop.with_suffix(_SIGNALS[type(signal)]), msgspec.json.encode(signal))
-
-
-def last_signal(stop: Path, kind: type[_Signal]) -> _Signal | None:
-    """Read the last frontiers or reports of a run; None before there are any."""
-    try:
-        content = stop.with_suffix(_SIGNALS[kind]).read_bytes()
-    except FileNotFoundError:
-        return None
-    return msgspec.json.decode(content, type=kind)
-
-
-def record_reading_time(stop: Path, seconds: float) -> None:
-    """Record how long readers took for a batch before Spark runs it."""
-    with suppress(OSError):
-        _took_at(stop).write_text(str(seconds))
-
-
-def take_reading_time_s(stop: Path) -> float:
-    """Take the time that readers took for the batch before Spark ran it; 0 if tasks read it."""
-    with suppress(OSError, ValueError):
-        seconds = float(_took_at(stop).read_text())
-        _took_at(stop).unlink()
-        return seconds
-    return 0.0
-
-
-def _took_at(stop: Path) -> Path:
-    return stop.with_suffix(".took")
 
 
 # The cost of passing on a packed row, as a number of records to read and decode.

@@ -32,9 +32,9 @@ from ikebana.processor.base.offsets import Offsets, Positions, have_reached
 from ikebana.processor.base.rows import FIRST, InSource, Judged, TimesReport
 from ikebana.processor.base.transition import NOTHING_REPLAYED, Replayed
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.topics import event_time, transactions
+from ikebana.processor.topics import event_time, source_transactions
 from ikebana.processor.topics.event_time import Where
-from ikebana.processor.topics.transactions import Transactions, topic_key
+from ikebana.processor.topics.source_transactions import Transactions, topic_key
 
 # Decision (a log of the first reading): Which records were late depends on the batches of then,
 # which no topic tells. Places in each key's state are not enough for partial images and state
@@ -174,7 +174,7 @@ class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
     * `log`, of an input with event times: how its records were judged.
     * `again`, of such an input that is read again: times before it are complete.
     * `furthest`, of a transaction topic: by topic and partition of its changes the place of the
-      last one that was read, as `transactions.Repeats` has it.
+      last one that was read, as `source_transactions.Repeats` has it.
 
     No END counts the rows of a source's first snapshot, but all of them were in their topics
     before the first END.  So the frontier passes the first transaction only when changes have
@@ -261,7 +261,7 @@ def _transactions(
     before: InputTimes, seen: Sequence[TimesReport], positions: Offsets, ends: Offsets
 ) -> InputTimes:
     reports = [one.transactions for one in seen if one.transactions is not None]
-    after = transactions.advanced(before.transactions or Transactions(), reports)
+    after = source_transactions.advanced(before.transactions or Transactions(), reports)
     frontier, snapshot = after.frontier, before.snapshot
     if frontier and not before.frontier:
         if snapshot is None:

@@ -28,7 +28,7 @@ from ikebana.processor.topics.input_times import InputTimes
 from ikebana.processor.topics.replays import learned_again, offsets_left
 from ikebana.processor.topics.row_files import with_histories, without_histories
 from ikebana.processor.topics.source_offset import SourceOffset, is_settled
-from ikebana.processor.topics.transactions import topic_key
+from ikebana.processor.topics.source_transactions import topic_key
 
 
 class EditStep(NamedTuple):

@@ -49,7 +49,7 @@ from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.replays import split_at_past
 from ikebana.processor.topics.row_files import key_columns, rows_of
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.topics.transactions import (
+from ikebana.processor.topics.source_transactions import (
     BoundaryReading,
     SourceDating,
     Transactions,

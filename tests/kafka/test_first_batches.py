@@ -12,7 +12,7 @@ from ikebana.processor.authoring import pipeline
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.engine.opening import opened
 from ikebana.processor.kafka.broker import Broker
-from ikebana.processor.spark.source_task import last_signal
+from ikebana.processor.spark.signals import Signals
 from ikebana.processor.topics.batch_selection import InputsState
 from support.pipeline_processes import create, produce
 from support.worlds import DrivenRun
@@ -118,13 +118,13 @@ def test_a_silent_input_is_told_and_holds_nothing(
     produce(servers, orders, ROWS)
 
     held = driven.once()
-    told = last_signal(driven.stop, InputsState)
+    told = Signals(driven.stop).last(InputsState)
     assert told is not None
     assert (told.upper, told.held_by, told.ahead) == (3, ["customers"], True)
     assert sum(marker.waiting for marker in held[-1]) == 4
     produce(servers, customers, [(b'"c"', b'{"t":9,"v":1}')])
     more = driven.once()
-    told = last_signal(driven.stop, InputsState)
+    told = Signals(driven.stop).last(InputsState)
     assert told is not None
     assert (told.upper, told.silent) == (9, ["orders"])
     assert (written([*held, *more]), sum(marker.waiting for marker in more[-1])) == (3, 2)

@@ -12,14 +12,9 @@ from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.client import TRANSACTIONS, admin, enqueue
 from ikebana.processor.kafka.reader import Range, RangeReader
-from ikebana.processor.kafka.transactions import (
-    TransactionalProducer,
-    Written,
-    digest_of,
-    is_written,
-    log_of,
-)
-from ikebana.processor.kafka.transactions import write_batch as write
+from ikebana.processor.kafka.transactions import TransactionalProducer
+from ikebana.processor.spark.topic_writer import Written, digest_of, is_written, log_of
+from ikebana.processor.spark.topic_writer import write_batch as write
 from support.pipeline_processes import create
 
 

@@ -26,8 +26,8 @@ from ikebana.processor.engine.opening import KafkaWorld, Opened
 from ikebana.processor.engine.testing.run import MemoryWorld
 from ikebana.processor.kafka import takeover
 from ikebana.processor.spark import query
+from ikebana.processor.spark.signals import Signals
 from ikebana.processor.spark.source import StreamReader
-from ikebana.processor.spark.source_task import write_signal
 from ikebana.testing import Run
 from support.pipeline_processes import create, produce
 
@@ -172,7 +172,7 @@ class DrivenRun:
         config = query._source_config(opening, settings, groups, 1, self.stop, edit, "")
         self._job = query._job(opening, settings, groups, str(folder / "local"), edit)
         self._layout, self._begin = opening.layout, opening.step.birth.start
-        write_signal(self.stop, opening.takeover.state.reports)
+        Signals(self.stop).write(opening.takeover.state.reports)
         self._reader = StreamReader(config)
 
     def next(self, committed: Collection[int] | None = None) -> list[Marker] | None:
@@ -211,7 +211,7 @@ class DrivenRun:
             state = task.encode_state(marker.manifest)
             markers.append(task.run(self._job, shard, state, rows[shard]))
         if committed is None:
-            write_signal(self.stop, reports_of(markers))
+            Signals(self.stop).write(reports_of(markers))
         return markers
 
     def _write(self, log: str, number: int, text: str) -> None:

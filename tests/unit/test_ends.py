@@ -15,7 +15,7 @@ from ikebana.processor.checkpoint.checkpoint import Logged
 from ikebana.processor.spark import failures
 from ikebana.processor.spark.connection import is_stopped
 from ikebana.processor.spark.query import Going, Running
-from ikebana.processor.spark.source_task import done_file, filled_file
+from ikebana.processor.spark.signals import Signals
 from support.waiting import wait_until
 
 
@@ -50,8 +50,8 @@ def running(
     took_s: float = 0.0,
 ) -> Running:
     layout: Any = SimpleNamespace(logged=lambda: Logged(None, 3, committed, took_s))
-    stop = folder / "stop-1"
-    going = Going(cast("Any", query), stop, None, lambda: has_ended, query.stop, placing)
+    signals = Signals(folder / "stop-1")
+    going = Going(cast("Any", query), signals, None, lambda: has_ended, query.stop, placing)
     return Running(going, layout, 1, precedes=False)
 
 
@@ -108,17 +108,17 @@ def test_a_batch_that_was_repeated_may_take_as_long_as_others(
     ended.start()
     wait_until(lambda: len(looks) > 2, 30, "three looks")
     assert not query.stopped
-    done_file(tmp_path / "stop-1").touch()
+    Signals(tmp_path / "stop-1").done.touch()
     query.stop()
     ended.join(30)
 
 
-@pytest.mark.parametrize("file", [done_file, filled_file])
-def test_a_query_that_has_done_what_it_was_to_do_ends_well(tmp_path: Path, file: Any) -> None:
+@pytest.mark.parametrize("suffix", [".done", ".filled"])
+def test_a_query_that_has_done_what_it_was_to_do_ends_well(tmp_path: Path, suffix: str) -> None:
     """The source says when there is nothing left to do."""
-    file(tmp_path / "stop-1").touch()
+    (tmp_path / f"stop-1{suffix}").touch()
     query = Query(ends=True)
-    if file is filled_file:
+    if suffix == ".filled":
         query.status["isTriggerActive"] = True
 
     running(query, tmp_path).wait(lambda: False)

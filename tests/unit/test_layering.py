@@ -99,8 +99,8 @@ PURE = (
     "processor/topics/input_times.py",
     "processor/topics/intake.py",
     "processor/topics/messages.py",
-    "processor/topics/transactions.py",
-    "processor/topics/transactions.py",
+    "processor/topics/source_transactions.py",
+    "processor/topics/source_transactions.py",
     "processor/topics/intake.py",
 )
 # Of these folders, the modules that reach files, processes and clocks.

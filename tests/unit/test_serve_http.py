@@ -18,10 +18,11 @@ from ikebana.processor.base.texts import EPOCH_MS
 from ikebana.processor.watching.guard import EVERYTHING, Access, AccessLimits
 from ikebana.serving.arrangement import Retention
 from ikebana.serving.http_server import application
-from ikebana.serving.operations import OPERATIONS, Callers, Position
+from ikebana.serving.operations import OPERATIONS, Callers
 from ikebana.serving.parameters import READS, Subscribe
 from ikebana.serving.reads import Reads
 from ikebana.serving.service import Service
+from ikebana.serving.subscriptions import Position
 from ikebana.serving.wire import ARROW
 from support.served_topics import MemoryTopics, caught_up, serving
 from support.waiting import patient

@@ -18,8 +18,8 @@ from ikebana.arrangements import shared_rocks
 from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import ClosedError, HeldError, SharedDatabase
 from ikebana.errors import AwayError, ConfigError, SpaceError
-from ikebana.serving.operations import Position
 from ikebana.serving.service import Service
+from ikebana.serving.subscriptions import Position
 from ikebana.serving.view import Bounds
 from support.http_answers import ask_json
 from support.served_topics import MemoryTopics, answering, caught_up, serving

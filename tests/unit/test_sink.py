@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 
 from ikebana.processor.spark.keyed_operator import GroupResult
 from ikebana.processor.spark.query import results_of
-from ikebana.processor.spark.source_task import record_reading_time, take_reading_time_s
+from ikebana.processor.spark.signals import Signals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,8 +62,8 @@ def test_a_batch_is_run_by_one_action(action: str, *, has_rdd: bool) -> None:
 
 def test_how_long_a_batch_was_read_is_known_once(tmp_path: Path) -> None:
     """Whoever reports the batch adds it to the time that Spark took; others tasks have read."""
-    stop = tmp_path / "stop-1"
-    record_reading_time(stop, 0.25)
+    signals, gone = Signals(tmp_path / "stop-1"), Signals(tmp_path / "gone" / "stop")
+    signals.record_reading_time(0.25)
 
-    assert take_reading_time_s(stop) == 0.25
-    assert take_reading_time_s(stop) == take_reading_time_s(tmp_path / "gone" / "stop") == 0.0
+    assert signals.take_reading_time_s() == 0.25
+    assert signals.take_reading_time_s() == gone.take_reading_time_s() == 0.0

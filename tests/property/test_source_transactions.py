@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ikebana.codecs.debezium_position import Boundary, SourcePosition
 from ikebana.processor.base.rows import TransactionsSeen
-from ikebana.processor.topics.transactions import Transactions, Watch, advanced
+from ikebana.processor.topics.source_transactions import Transactions, Watch, advanced
 from support.strategies import unhurried
 
 READ = frozenset({"public.a", "public.b"})

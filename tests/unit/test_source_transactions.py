@@ -9,7 +9,7 @@ from ikebana.codecs.debezium_position import Boundaries, Boundary, PositionReade
 from ikebana.errors import ConfigError
 from ikebana.processor.base.rows import CountedChanges, Ended, TransactionsSeen
 from ikebana.processor.planning.input_rows import collections_of
-from ikebana.processor.topics.transactions import Transactions, Watch, advanced
+from ikebana.processor.topics.source_transactions import Transactions, Watch, advanced
 
 FOLDER = Path(__file__).parents[1] / "golden" / "debezium_transactions"
 READ = frozenset({"public.a", "public.b"})
