@@ -76,7 +76,7 @@ from ikebana.processor.relational.sections import Derived, translate
 class SourceSection(Section):
     """`source`."""
 
-    max_records_per_batch: WholeNumber = 250_000
+    max_records_per_batch: WholeNumber = Settings.max_records_per_batch
     kafka: Scalars = {}
 
 
@@ -85,23 +85,23 @@ class SinkSection(Section):
 
     kafka: Scalars = {}
     topics: Scalars = {}
-    replication_factor: WholeNumber = 1
+    replication_factor: WholeNumber = Settings.replication_factor
 
 
 class RunSection(Section):
     """`run`."""
 
     checkpoint: Text = ""
-    shards: WholeNumber = 4
-    trigger_interval: Seconds = 0.45
-    heartbeat: Seconds = 10.0
-    local_directory: Text | None = None
-    master: Text = "local[*]"
-    driver_memory: Text = "1g"
-    retained_batches: WholeNumber = 2
-    max_batch: Seconds = 300.0
-    restarts: WholeNumber = 10
-    max_executors: WholeNumber = 0
+    shards: WholeNumber = Settings.shards
+    trigger_interval: Seconds = Settings.trigger_interval_s
+    heartbeat: Seconds = Settings.heartbeat_s
+    local_directory: Text | None = Settings.local_directory
+    master: Text = Settings.master
+    driver_memory: Text = Settings.driver_memory
+    retained_batches: WholeNumber = Settings.retained_batches
+    max_batch: Seconds = Settings.max_batch_s
+    restarts: WholeNumber = Settings.restarts
+    max_executors: WholeNumber = Settings.max_executors
 
 
 class SettingsSections(Section):

@@ -64,7 +64,8 @@ class SettingsError(ConfigError):
         self.problems = list(problems)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+# Without slots, since the sections of the pipeline file take their defaults from the class.
+@dataclass(frozen=True, repr=False)
 class Settings:
     """Where and how a plan runs."""
 

@@ -476,6 +476,7 @@ def _source_config(
         readers=readers,
         max_records=settings.max_records_per_batch,
         heartbeat_s=settings.heartbeat_s,
+        max_batch_s=settings.max_batch_s,
         stop=str(stop),
         incarnation=takeover.incarnation,
         registry=dict(settings.registry),
@@ -484,7 +485,6 @@ def _source_config(
         exchanges=_exchanges(plan, edit),
         kafka=dict(settings.kafka),
         interval_s=settings.trigger_interval_s,
-        max_batch_s=settings.max_batch_s,
         rows_folder=rows_folder,
     )
 

@@ -59,6 +59,7 @@ class SourceConfig(msgspec.Struct, frozen=True):
     readers: int
     max_records: int
     heartbeat_s: float
+    max_batch_s: float
     stop: str
     incarnation: int
     registry: dict[str, str] = {}
@@ -68,7 +69,6 @@ class SourceConfig(msgspec.Struct, frozen=True):
     begins: Positions = {}
     kafka: dict[str, str] = {}
     interval_s: float = 0.0
-    max_batch_s: float = 300.0
     rows_folder: str = ""
 
     @property

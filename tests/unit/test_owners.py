@@ -195,6 +195,7 @@ def source(folder: str) -> tuple[bytes, str]:
         readers=2,
         max_records=10,
         heartbeat_s=0.0,
+        max_batch_s=300.0,
         stop="",
         incarnation=1,
         rows_folder=folder,

@@ -82,6 +82,7 @@ def config_of(plan: Plan, start: SourceOffset) -> SourceConfig:
         readers=4,
         max_records=100,
         heartbeat_s=0,
+        max_batch_s=300.0,
         stop="nowhere/stop",
         incarnation=1,
     )
