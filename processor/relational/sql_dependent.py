@@ -243,8 +243,8 @@ class SubqueryResult:
 
 def translate_dependent(
     query: QueryTranslation,
-    views: NamedQueries,
     node: Node,
+    views: NamedQueries,
     names: Names,
     *,
     may_be_totals: bool = True,
@@ -254,15 +254,15 @@ def translate_dependent(
     The collections of `names` may become one; expressions resolved before are no longer valid.
     Raises: SqlQueryError.
     """
-    read = outer_names(query, views, node, names)
+    read = outer_names(query, node, views, names)
     if not read:
         return _result(query, query.query(node, views), ())
     for call, of in OuterNames(query.tables).outer_aggregates(node, views):
         if all(names.meant(each) is not None for each in of):
             raise SqlQueryError(_OUTER_AGGREGATE, call.get("query_location"))
-    supplied = _supplied(query, views, node, names)
+    supplied = _supplied(query, node, views, names)
     if supplied is not None and (may_be_totals or not is_one_row(node)):
-        result = _by_equalities(query, views, supplied, names)
+        result = _by_equalities(query, supplied, views, names)
         if _is_by_data(result, names):
             return result
     domain, around = domain_of(query, names, read)
@@ -270,7 +270,7 @@ def translate_dependent(
 
 
 def outer_names(
-    query: QueryTranslation, views: NamedQueries, node: Node, names: Names
+    query: QueryTranslation, node: Node, views: NamedQueries, names: Names
 ) -> list[Name]:
     """The names in a subquery that mean columns of the query around it."""
     unbound = OuterNames(query.tables).of_query(node, views)
@@ -321,7 +321,7 @@ class _Supplied:
 
 
 def _supplied(
-    query: QueryTranslation, views: NamedQueries, node: Node, names: Names
+    query: QueryTranslation, node: Node, views: NamedQueries, names: Names
 ) -> _Supplied | None:
     """The parts of a query that reads outer columns in equalities of WHERE alone; else None."""
     if node["type"] != "SELECT_NODE" or (_is_grouped(node) and not _is_plain(node)):
@@ -339,7 +339,7 @@ def _supplied(
         else:
             pairs.append(pair)
     reduced = {**node, "where_clause": conjunction(rest)}
-    if not pairs or outer_names(query, views, reduced, names):
+    if not pairs or outer_names(query, reduced, views, names):
         return None
     around, sides = zip(*pairs, strict=True)
     return _Supplied(reduced, tuple(around), tuple(sides))
@@ -371,7 +371,7 @@ def _pair(condition: Node, scope: FromScope, names: Names) -> tuple[Node, Node] 
 
 
 def _by_equalities(
-    query: QueryTranslation, views: NamedQueries, supplied: _Supplied, names: Names
+    query: QueryTranslation, supplied: _Supplied, views: NamedQueries, names: Names
 ) -> SubqueryResult:
     node = supplied.node
     around = tuple(map(names.resolved, supplied.around))

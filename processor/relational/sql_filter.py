@@ -96,11 +96,11 @@ def lateral_query(
 
 
 def lateral_join(
-    query: QueryTranslation, views: NamedQueries, node: Node, called: str, left: Froms
+    query: QueryTranslation, node: Node, views: NamedQueries, called: str, left: Froms
 ) -> Froms:
     """The items to the left joined with the result of the query.  Raises: QueryError."""
     names = Names(left)
-    result, columns = _result(query, views, node, called, names, may_be_totals=True)
+    result, columns = _result(query, node, views, called, names, may_be_totals=True)
     if not result.is_total:
         right = replace(result.item, columns=columns)
         conditions = [*names.froms.conditions, *(equality(*pair) for pair in result.on)]
@@ -113,22 +113,22 @@ def lateral_join(
 
 
 def outer_lateral(
-    query: QueryTranslation, views: NamedQueries, node: Node, called: str, left: Froms
+    query: QueryTranslation, node: Node, views: NamedQueries, called: str, left: Froms
 ) -> tuple[Froms, Froms, list[Node]]:
     """The left as one collection, the result of the query, and the conditions that join them.
 
     Raises: QueryError.
     """
     names = Names(query.one(left, "joined"))
-    result, columns = _result(query, views, node, called, names, may_be_totals=False)
+    result, columns = _result(query, node, views, called, names, may_be_totals=False)
     right: Item = replace(result.item, columns=columns)
     return names.froms, Froms([right]), [equality(*pair) for pair in result.on]
 
 
 def _result(
     query: QueryTranslation,
-    views: NamedQueries,
     node: Node,
+    views: NamedQueries,
     called: str,
     names: Names,
     *,
@@ -136,7 +136,7 @@ def _result(
 ) -> tuple[SubqueryResult, tuple[QualifiedColumn, ...]]:
     """The result of a query for each row to its left, and its columns."""
     within, own_views, renames = lateral_query(node, views)
-    result = translate_dependent(query, own_views, within, names, may_be_totals=may_be_totals)
+    result = translate_dependent(query, within, own_views, names, may_be_totals=may_be_totals)
     shown = [name for name, _ in result.shown]
     for others in renames:
         shown = [*others, *shown[len(others) :]]
@@ -250,7 +250,7 @@ class _From:
             return with_elements(self._query, before, series_of(node))
         if self._is_read(before, node):
             called = self._called(node)
-            return lateral_join(self._query, self._views, node, called, before)
+            return lateral_join(self._query, node, self._views, called, before)
         items = [*before.items, *self._leaf(node, is_seen=is_seen).items]
         return Froms(items, before.conditions, before.merged)
 
@@ -342,7 +342,7 @@ class _From:
             def on(one: Froms) -> list[Node]:
                 return conditions if one.items == left.items else self._on(node, one, right)
 
-            test = pair_filter(self._query, self._views, node)
+            test = pair_filter(self._query, node, self._views)
             return semi_or_anti(self._query, join, left, right.items[0], on, test)
         return self._joined(node, left, right, conditions)
 
@@ -352,8 +352,8 @@ class _From:
         if kind is None:
             every = [*left.conditions, *right.conditions, *conditions]
             both = Froms([*left.items, *right.items], every, of)
-            return filter_of_subqueries(self._query, self._views, node, both)
-        test = pair_filter(self._query, self._views, node)
+            return filter_of_subqueries(self._query, node, self._views, both)
+        test = pair_filter(self._query, node, self._views)
         (first,), (second,) = left.items, right.items
         item = outer(self._query, kind, first, second, conditions, of, test)
         return Froms([item], [], of)
@@ -368,17 +368,17 @@ class _From:
         if right["type"] == "JOIN" and kind is None:
             both = self.froms(right, is_filtered=False, before=left)
             both.conditions += self._on(node, both, Froms())
-            return filter_of_subqueries(self._query, self._views, node, both)
+            return filter_of_subqueries(self._query, node, self._views, both)
         within, _, _ = lateral_query(right, self._views)
         called = self._called(right)
         if kind is not None and not (is_one_row(within) and is_always(node)):
-            left, others, meets = outer_lateral(self._query, self._views, right, called, left)
+            left, others, meets = outer_lateral(self._query, right, self._views, called, left)
             conditions = [*self._on(node, left, others), *meets]
             return self._joined(node, left, others, conditions)
-        both = lateral_join(self._query, self._views, right, called, left)
+        both = lateral_join(self._query, right, self._views, called, left)
         if kind is None:
             both.conditions += self._on(node, both, Froms())
-        return filter_of_subqueries(self._query, self._views, node, both)
+        return filter_of_subqueries(self._query, node, self._views, both)
 
     def _with_elements(self, left: Froms, node: Node) -> Froms:
         """A join of rows with the elements of a list in one of their columns."""
@@ -517,7 +517,7 @@ def is_always(node: Node) -> bool:
 
 
 def filter_of_subqueries(
-    query: QueryTranslation, views: NamedQueries, node: Node, both: Froms
+    query: QueryTranslation, node: Node, views: NamedQueries, both: Froms
 ) -> Froms:
     """An inner join, filtered by the conditions that have subqueries."""
     names = Names(both)
@@ -527,7 +527,7 @@ def filter_of_subqueries(
 
 
 def pair_filter(
-    query: QueryTranslation, views: NamedQueries, node: Node
+    query: QueryTranslation, node: Node, views: NamedQueries
 ) -> Callable[[Item], Item] | None:
     """A filter of an outer join's pairs by conditions with subqueries; None if it has none."""
     conditions = with_subqueries(node)

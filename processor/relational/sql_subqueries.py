@@ -167,7 +167,7 @@ class Subqueries:
         is_plain = inner["type"] == "SELECT_NODE" and leaves_none_out(inner)
         if is_plain and not _shows_more(inner):
             inner = {**inner, "select_list": [tree("1")], "modifiers": []}
-        return translate_dependent(self._query, self._views, inner, self._names)
+        return translate_dependent(self._query, inner, self._views, self._names)
 
     def _any(self, node: Node, *, is_negative: bool) -> None:
         if is_negative or node["comparison_type"] != "COMPARE_EQUAL":
@@ -199,7 +199,7 @@ class Subqueries:
         self.place([node["child"]])
         inner, operator = node["subquery"]["node"], node["comparison_type"]
         result = translate_dependent(
-            self._query, self._views, inner, self._names, may_be_totals=False
+            self._query, inner, self._views, self._names, may_be_totals=False
         )
         shown, parts = [each for _, each in result.shown], [node["child"]]
         if len(shown) > 1:
@@ -234,7 +234,7 @@ class Subqueries:
     def _value(self, node: Node, *, is_strict: bool) -> Node:
         """A column with the value of a scalar subquery, which is null if it has no row."""
         inner = node["subquery"]["node"]
-        result = translate_dependent(self._query, self._views, inner, self._names)
+        result = translate_dependent(self._query, inner, self._views, self._names)
         if len(result.shown) != 1:
             raise SqlQueryError(
                 f"a subquery for one value needs one column; it has {len(result.shown)}",
