@@ -145,21 +145,19 @@ def plan_command(
 
 def _print_columns(columns: "Mapping[str, Declarations]") -> None:
     """Print declarations of columns in the form of the pipeline file."""
+    from ikebana.processor.authoring.proposing.formats import ProposedColumn
+    from ikebana.processor.authoring.proposing.writing import column_in_yaml, name_in_yaml
+
     if not columns:
-        click.echo("the newest messages have no columns that are not declared\n")
+        click.echo("the newest messages have no columns that are not declared, or do not fit\n")
         return
-    click.echo("columns of the newest messages that are not declared; with them:\n")
+    click.echo("columns of the newest messages that are not declared, or do not fit; with them:\n")
     click.echo("inputs:")
     for name, declared in columns.items():
-        click.echo(f"  {name}:\n    columns:")
+        click.echo(f"  {name_in_yaml(name)}:\n    columns:")
         for column, of in declared.items():
-            text = of if isinstance(of, str) else None
-            if text is None:
-                assert not isinstance(of, str)
-                text = f'{{type: "{of["type"]}", encoding: {of["encoding"]}}}'
-            elif "," in text:
-                text = f'"{text}"'
-            click.echo(f"      {column}: {text}")
+            parts = {"type": of} if isinstance(of, str) else of
+            click.echo(f"      {column_in_yaml(ProposedColumn(column, **parts))}")
     click.echo()
 
 

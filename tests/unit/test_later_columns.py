@@ -55,6 +55,15 @@ def test_later_columns_have_the_types_of_their_values() -> None:
     assert later_columns(SOURCE, messages({"n": 1})) == {}
 
 
+def test_a_column_that_has_become_wider_gets_a_wider_type() -> None:
+    """If that takes all values: a single text among numbers is an error of its producer."""
+    wide = messages({"n": 1, "gift": True}, {"n": 1 << 63})
+
+    assert later_columns(SOURCE, wide) == {"n": "HUGEINT", "gift": "BOOLEAN"}
+    assert later_columns(SOURCE, wide, takes_all=True) == {"gift": "JSON"}
+    assert later_columns(SOURCE, messages({"n": 1}, {"n": "one"})) == {}
+
+
 def test_later_columns_have_the_types_of_their_schemas() -> None:
     """As `ikebana new` proposes them, which also names an encoding if it has to be declared."""
     fields = [

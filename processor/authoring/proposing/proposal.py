@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
+
 from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder
 from ikebana.codecs.avro_schema import Framing, Schemas, SchemaUnknown, locate
@@ -515,20 +517,22 @@ def later_columns(
     """Find the columns of messages that an input does not declare, with declarations for them.
 
     Types come from schemas in the messages or in the registry.  Without schemas they fit the
-    values seen, or with `takes_all` any value: JSON as it is.  An input without declared columns
-    reads all columns, so the result is empty.
+    values seen, or with `takes_all` any value: JSON as it is.  Without `takes_all` there are also
+    the declared columns whose types do not fit all values, with wider types.  An input without
+    declared columns reads all columns, so the result is empty.
 
     >>> from ikebana.processor.planning.plan import Column
     >>> source = Input("orders", ("orders",), columns=(Column("n", "BIGINT"),))
     >>> later_columns(source, [Message(0, b"1", b'{"n": 1, "gift": true}')])
     {'gift': 'BOOLEAN'}
+    >>> later_columns(source, [Message(0, b"1", b'{"n": 1.5}')])
+    {'n': 'DOUBLE'}
     """
-    new = {
-        each.name: each.type
-        for each in columns_seen(source, look(source, messages, schemas)).undeclared
-    }
+    seen = look(source, messages, schemas)
+    wider = {} if takes_all else _wider(source, [canonical.write(row) for row in seen.rows])
+    new = {each.name: each.type for each in columns_seen(source, seen).undeclared}
     if not new:
-        return {}
+        return wider
     if takes_all and not source.traits.in_registry and not any(map(_has_schema, messages)):
         any_value: str | Mapping[str, str] = JSON
         if source.traits.usual_encodings == "always":
@@ -540,18 +544,35 @@ def later_columns(
     try:
         proposal = propose(source.topics[0], samples, schemas)
     except ConfigError:
-        return new
+        return {**wider, **new}
     by_name = {column.name: column for column in proposal.columns}
-    declarations: dict[str, str | Mapping[str, str]] = {}
+    declarations = dict(wider)
     for name, kind in new.items():
         column = by_name.get(name) if proposal.value == source.value_format else None
-        if column is None:
-            declarations[name] = kind
-        elif column.encoding is None:
-            declarations[name] = column.type
-        else:
-            declarations[name] = {"type": column.type, "encoding": column.encoding}
+        declarations[name] = kind if column is None else _declaration(column)
     return declarations
+
+
+def _wider(source: Input, rows: Sequence[bytes]) -> Declarations:
+    """The declared columns that do not take all values, with types that do.
+
+    One that takes all but some of other kinds stays: these are errors of who has written them.
+    """
+    if not source.columns or not ColumnTypes(source).wrong(rows):
+        return {}
+    columns = [ProposedColumn(*msgspec.structs.astuple(each)) for each in source.columns]
+    widened = _widened(Proposal(source.topics[0], columns=tuple(columns)), source, rows).columns
+    return {
+        column.name: _declaration(column)
+        for column, before in zip(widened, columns, strict=True)
+        if column.type not in (before.type, JSON)
+    }
+
+
+def _declaration(column: ProposedColumn) -> str | Mapping[str, str]:
+    if column.encoding is None:
+        return column.type
+    return {"type": column.type, "encoding": column.encoding}
 
 
 def _has_schema(message: Message) -> bool:

@@ -240,16 +240,23 @@ def _yaml_input(proposal: "Proposal", name: str) -> list[str]:
         for column in proposal.columns:
             if column.comment:
                 lines.append(f"      # {column.comment}")
-            lines.append(f"      {name_in_yaml(column.name)}: {_yaml_column(column)}")
+            lines.append(f"      {column_in_yaml(column)}")
     return lines
 
 
-def _yaml_column(column: ProposedColumn) -> str:
+def column_in_yaml(column: ProposedColumn) -> str:
+    """Write the declaration of a column, with quotes where YAML needs them.
+
+    >>> column_in_yaml(ProposedColumn("a b", "STRUCT(x DOUBLE)"))
+    '"a b": "STRUCT(x DOUBLE)"'
+    >>> column_in_yaml(ProposedColumn("price", "DECIMAL(9,2)", "decimal"))
+    'price: {type: "DECIMAL(9,2)", encoding: decimal}'
+    """
     kind = column.type if _TYPE_IN_YAML.fullmatch(column.type) else in_yaml(column.type)
-    if column.encoding is None:
-        return kind
-    # Within braces a comma ends the type.
-    return f"{{type: {in_yaml(column.type)}, encoding: {in_yaml(column.encoding)}}}"
+    if column.encoding is not None:
+        # Within braces a comma ends the type.
+        kind = f"{{type: {in_yaml(column.type)}, encoding: {in_yaml(column.encoding)}}}"
+    return f"{name_in_yaml(column.name)}: {kind}"
 
 
 def _yaml_format(proposal: "Proposal") -> list[str]:
