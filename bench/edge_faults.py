@@ -726,7 +726,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:hosts all shards of a task have one owner": (
         "tests/unit/test_owners.py::test_the_shards_of_a_group",
         "processor/spark/workers/owners.py",
-        "host.address(at % host.processes)",
+        "host.address(at % host.owners)",
         "host.address(0)",
     ),
     "edge:hosts rows of batches before stay on executors": (

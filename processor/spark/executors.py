@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.spark.workers import daemon, network, owners
-from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, Owners, Placement
+from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, HostAddress, Placement
 from ikebana.processor.spark.workers.stand_in import VARIABLE
 from ikebana.processor.watching.reports import BatchReport
 
@@ -90,7 +90,7 @@ class Placing:
     def _place(self, executors: frozenset[str]) -> None:
         losses = self._losses
         try:
-            hosts = hosts_of(self._spark, executors)
+            hosts = hosts_by_executor(self._spark, executors)
         except Exception as error:  # noqa: BLE001 -- Spark may be losing executors, or end
             why = f"{type(error).__name__}: {error}".splitlines()[0]
             print(f"could not ask executors where shards can be: {why}", file=sys.stderr)
@@ -115,7 +115,7 @@ def executors_of(spark: SparkSession) -> frozenset[str]:
         return frozenset()
 
 
-def hosts_of(spark: SparkSession, executors: frozenset[str]) -> dict[str, str]:
+def hosts_by_executor(spark: SparkSession, executors: frozenset[str]) -> dict[str, str]:
     """Ask executors for their hosts, by a small job; an executor without one is left out.
 
     At the start of Spark there may be no executor yet: the job waits for the first.
@@ -134,7 +134,7 @@ def _host(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Report the host of the machine that a task runs on; a dead one is replaced."""
     for _ in batches:
         time.sleep(_SPREAD_S)
-    here = Owners.here()
+    here = HostAddress.here()
     if here is not None and here.ports and not network.is_heard(here.address(0)):
         daemon.end_worker()
     named = [os.environ.get(EXECUTOR_VARIABLE, "")], [os.environ.get(VARIABLE, "")]

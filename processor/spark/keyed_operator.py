@@ -21,8 +21,8 @@ from ikebana.processor.base import calls, processes
 from ikebana.processor.engine import task as shard_batch
 from ikebana.processor.engine.task import Job
 from ikebana.processor.spark.workers import daemon, left_rows, owners
-from ikebana.processor.spark.workers.network import Done, pickled
-from ikebana.processor.spark.workers.owners import PLACEMENT, Owners
+from ikebana.processor.spark.workers.network import Done, Pickled
+from ikebana.processor.spark.workers.owners import PLACEMENT, HostAddress
 
 # Decision (nothing is shuffled): Partitions of the source are coalesced into one, which satisfies
 # what the keyed operator asks of its input: one stage with one task. If tasks have to read, they
@@ -51,14 +51,13 @@ class Groups:
     A worker that passes a batch on does not unpickle the job.
     """
 
-    job: bytes
-    digest: str
+    job: Pickled
     groups: tuple[int, ...]
 
     @classmethod
     def of(cls, job: Job) -> Self:
         """Pickle a job."""
-        return cls(*pickled(job), job.groups)
+        return cls(Pickled.of(job), job.groups)
 
     def shards_of(self, label: int) -> list[int]:
         """Return the shards of a group."""
@@ -68,7 +67,7 @@ class Groups:
         self,
         states: Mapping[int, bytes | None],
         rows: Mapping[int, list[bytes]],
-        hosts: Mapping[int, Owners],
+        hosts: Mapping[int, HostAddress],
     ) -> tuple[list[Done], GroupResult]:
         """Bring shards through a batch, in owners on the given hosts, or else on this one.
 
@@ -76,21 +75,21 @@ class Groups:
         replacement on this host.  If this worker's own host is gone, the worker ends: Spark then
         starts another daemon, with a new host.
         """
-        here = Owners.here()
-        if here is None or not here.processes:
+        here = HostAddress.here()
+        if here is None or not here.owners:
             done = [self._run_here(shard, states[shard], rows[shard]) for shard in rows]
             return done, GroupResult(_markers(done), owned=False)
         all_here = dict.fromkeys(rows, here)
-        results = owners.run({**all_here, **hosts}, self.job, self.digest, states, rows)
+        results = owners.run({**all_here, **hosts}, self.job, states, rows)
         left = {shard: rows[shard] for shard in rows if results[shard] is None}
         if left:
-            results |= owners.run(all_here, self.job, self.digest, states, left)
+            results |= owners.run(all_here, self.job, states, left)
         done = [results[shard] or daemon.end_worker() for shard in rows]
         missed = sorted({hosts[shard].text for shard in left if shard in hosts})
         return done, GroupResult(_markers(done), owned=True, missed=missed)
 
     def _run_here(self, shard: int, state: bytes | None, rows: list[bytes]) -> Done:
-        marker = shard_batch.run(_job(self.job), shard, state, left_rows.resolve(rows))
+        marker = shard_batch.run(_job(self.job.content), shard, state, left_rows.resolve(rows))
         return Done(shard_batch.encode_state(marker.manifest), msgspec.json.encode(marker))
 
 

@@ -207,7 +207,7 @@ class Spark:
         """Return why shards have no owners; an empty text if they have."""
         assert self._workers is not None
         module = options["spark.python.daemon.module"]
-        if self._workers.owners.processes:
+        if self._workers.address.owners:
             return ""
         if module != daemon.MODULE:
             return f"spark.python.daemon.module is {module}"

@@ -51,8 +51,8 @@ from ikebana.processor.spark.source_task import (
     spark_rows,
 )
 from ikebana.processor.spark.workers import owners
-from ikebana.processor.spark.workers.network import WorkerAddress, pickled
-from ikebana.processor.spark.workers.owners import PLACEMENT, Owners
+from ikebana.processor.spark.workers.network import Pickled, WorkerAddress
+from ikebana.processor.spark.workers.owners import PLACEMENT, HostAddress
 from ikebana.processor.topics import reclock, replays
 from ikebana.processor.topics.allowance import Allowance, Beats, Pace
 from ikebana.processor.topics.batch_selection import InputsState, MintingState, capped, reach
@@ -313,7 +313,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         are: on this machine, or by the readers of all hosts, so that the driver need not pass on
         its rows.  After a failure tasks read the batch, where errors are handled.
         """
-        here = Owners.here()
+        here = HostAddress.here()
         readers: list[WorkerAddress] = []
         if here is not None and (self._config.rows_folder or is_small(shares)):
             readers = [here.reader(at) for at in range(here.readers)]
@@ -321,7 +321,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
             readers = owners.readers_of(placed)
         begun = time.monotonic()
         try:
-            rows = owners.read(readers, *self._pickled, batch, shares)
+            rows = owners.read(readers, self._pickled, batch, shares)
         except Exception:  # noqa: BLE001 -- the tasks meet it again
             print("could not read a batch before Spark runs it", file=sys.stderr)
             traceback.print_exc()
@@ -356,8 +356,8 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         return connected(self._config.reading_kafka)
 
     @functools.cached_property
-    def _pickled(self) -> tuple[bytes, str]:
-        return pickled(self._config)
+    def _pickled(self) -> Pickled:
+        return Pickled.of(self._config)
 
     @functools.cached_property
     def _arrivals(self) -> Arrivals:

@@ -53,8 +53,8 @@ def by_owner(workers: Workers) -> Way:
     """Have an owner run batches, as Spark's workers do."""
 
     def run(job: Job, shard: int, state: bytes | None, rows: list[bytes]) -> Marker:
-        sealed = network.pickled(job)
-        done = owners.run({shard: workers.owners}, *sealed, {shard: state}, {shard: rows})[shard]
+        pickled = network.Pickled.of(job)
+        done = owners.run({shard: workers.address}, pickled, {shard: state}, {shard: rows})[shard]
         assert done is not None
         found = msgspec.json.decode(done.marker, type=Marker)
         assert done.state == task.encode_state(found.manifest)
@@ -194,7 +194,7 @@ class GivenUpError(Exception):
 def _given_up(
     workers: Workers, job: Job, shard: int, state: bytes | None, rows: list[bytes]
 ) -> Marker:
-    _, digest = network.pickled(job)
+    digest = network.Pickled.of(job).digest
     with connected(workers) as connection:
         ask = network.Ask(digest, shard, state, [len(row) for row in rows])
         network.send(connection, ask, rows)
@@ -205,7 +205,7 @@ def _given_up(
 def connected(workers: Workers) -> Iterator[socket.socket]:
     """A connection to the owner."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.connect(workers.owners.address(0))
+        connection.connect(workers.address.address(0))
         yield connection
 
 
@@ -222,7 +222,8 @@ def test_owners_end_when_the_host_is_killed(
 
     wait_until(lambda: not any(each.is_running() for each in running), 30, "the owner's end")
     assert len(running) == 1
-    assert owners.run({0: workers.owners}, b"", "", {0: None}, {0: []}) == {0: None}
+    no_job = network.Pickled(b"", "")
+    assert owners.run({0: workers.address}, no_job, {0: None}, {0: []}) == {0: None}
 
 
 def test_a_process_that_keeps_few_shards_open_serves_many(instances: Instances) -> None:

@@ -14,8 +14,7 @@ import pytest
 
 from ikebana.processor.kafka.broker import free_port
 from ikebana.processor.spark.workers import daemon, network
-from ikebana.processor.spark.workers.network import pickled
-from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, Owners, run
+from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, HostAddress, run
 from ikebana.processor.spark.workers.serving import OWNER_NAME
 from ikebana.processor.spark.workers.starting import PROGRAM, PYTHON_VARIABLE, Workers
 from support.process_trees import name_of
@@ -50,10 +49,10 @@ class Daemon:
         self._port = int.from_bytes(self.process.stdout.read(4), "big")
 
     @property
-    def owners(self) -> Owners:
+    def owners(self) -> HostAddress:
         """The owners of its host."""
         (folder,) = self.local.iterdir()
-        return Owners(str(folder), 2)
+        return HostAddress(str(folder), 2)
 
     def child(self, name: str) -> psutil.Process:
         """The child with a name, which it takes when it has been forked."""
@@ -94,10 +93,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield started
 
 
-def asked(owners: Owners) -> str:
+def asked(owners: HostAddress) -> str:
     """What an owner answers to a job that it cannot open."""
     with pytest.raises(Exception, match="invalid literal") as found:
-        run({0: owners}, *pickled(Called()), {0: None}, {0: []})
+        run({0: owners}, network.Pickled.of(Called()), {0: None}, {0: []})
     return type(found.value).__name__
 
 
@@ -152,11 +151,11 @@ def test_an_executor_of_a_run_with_a_secret_is_reached_by_others(
     # In the order in which they were opened: two of owners, and one of a reader.
     sockets = sorted(host.net_connections(), key=lambda each: int(each.fd))
     ports = tuple(each.laddr.port for each in sockets if each.status == "LISTEN")
-    owners = Owners("127.0.0.1", 2, 1, ports)
+    owners = HostAddress("127.0.0.1", 2, 1, ports)
     assert asked(owners) == "ValueError"
     assert owners.reader(0) == ("127.0.0.1", ports[2])
     monkeypatch.setenv(network.VARIABLE, "of another run")
-    assert run({0: owners}, b"", "", {0: None}, {0: []}) == {0: None}
+    assert run({0: owners}, network.Pickled(b"", ""), {0: None}, {0: []}) == {0: None}
 
 
 def _first_of_three_ports() -> int:
@@ -210,7 +209,7 @@ def test_beside_a_host_without_owners_or_one_that_is_gone_there_is_another(
     start: Start, tmp_path: Path, owners: int
 ) -> None:
     """A driver whose Spark runs another Python has no owners for that."""
-    known = Owners(str(tmp_path), owners)
+    known = HostAddress(str(tmp_path), owners)
 
     assert asked(start(known.variable).owners) == "ValueError"
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ikebana.errors import LostError
 from ikebana.processor.spark.workers import left_rows, network, owners
 from ikebana.processor.spark.workers.network import StrangerError
-from ikebana.processor.spark.workers.owners import Owners, Placement, place_shards
+from ikebana.processor.spark.workers.owners import HostAddress, Placement, place_shards
 
 ANYWHERE = ("127.0.0.1", 0)
 
@@ -156,11 +156,15 @@ def test_who_listens_without_the_secret_is_told_nothing(listener: socket.socket)
 
 @pytest.mark.parametrize(
     "owners",
-    [Owners("/tmp/a b", 2, 1), Owners("10.0.0.1", 2, 1, (7080, 7081, 7082)), Owners("/x", 0)],
+    [
+        HostAddress("/tmp/a b", 2, 1),
+        HostAddress("10.0.0.1", 2, 1, (7080, 7081, 7082)),
+        HostAddress("/x", 0),
+    ],
 )
-def test_a_host_is_read_as_it_is_written(owners: Owners) -> None:
+def test_a_host_is_read_as_it_is_written(owners: HostAddress) -> None:
     """In a variable of the environment, and with a batch."""
-    assert Owners.read_from(owners.text) == owners
+    assert HostAddress.read_from(owners.text) == owners
 
 
 names = st.sets(st.sampled_from("abcdefg"))
@@ -192,8 +196,8 @@ def test_the_readers_of_different_hosts_stand_beside_each_other() -> None:
 
     assert owners.readers_of(told) == [("x", 2), ("y", 5), ("x", 3)]
     assert owners.hosts_of(told) == {
-        0: Owners("y", 1, 1, (4, 5)),
-        1: Owners("x", 1, 2, (1, 2, 3)),
+        0: HostAddress("y", 1, 1, (4, 5)),
+        1: HostAddress("x", 1, 2, (1, 2, 3)),
     }
 
 

@@ -1,6 +1,5 @@
 """What a worker hears of a process that owns shards: errors as they were raised there."""
 
-import pickle
 import signal
 import socket
 import traceback
@@ -22,8 +21,8 @@ from ikebana.processor.spark import session
 from ikebana.processor.spark.failures import own_error_in
 from ikebana.processor.spark.source_task import Share, SourceConfig
 from ikebana.processor.spark.workers import left_rows, network, serving
-from ikebana.processor.spark.workers.network import Ask, Done, Raised, WorkerAddress
-from ikebana.processor.spark.workers.owners import Owners, read, run
+from ikebana.processor.spark.workers.network import Ask, Done, Pickled, Raised, WorkerAddress
+from ikebana.processor.spark.workers.owners import HostAddress, read, run
 from ikebana.processor.spark.workers.starting import Workers
 from ikebana.processor.topics.source_offset import SourceOffset
 from support.process_trees import name_of
@@ -31,11 +30,11 @@ from support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
-def owners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owners]:
+def owners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostAddress]:
     """One owner."""
     folder = tmp_path_factory.mktemp("owners")
     made = Workers(folder, None, ["ikebana.processor.spark.workers.serving"], owners=1)
-    yield made.owners
+    yield made.address
     made.end()
 
 
@@ -49,15 +48,15 @@ class Called:
         return self._call
 
 
-def raised(owners: Owners, job: object) -> list[str]:
+def raised(owners: HostAddress, job: object) -> list[str]:
     """What Spark's worker would tell of the error that a job raises in its owner."""
-    content = pickle.dumps(job)
+    pickled = Pickled.of(job)
     with pytest.raises(Exception) as found:  # noqa: PT011 -- its class is made of names
-        run({3: owners}, content, repr(content), {3: None}, {3: []})
+        run({3: owners}, pickled, {3: None}, {3: []})
     return traceback.format_exception(found.value)
 
 
-def test_an_error_in_an_owner_is_told_as_it_would_be_in_a_worker(owners: Owners) -> None:
+def test_an_error_in_an_owner_is_told_as_it_would_be_in_a_worker(owners: HostAddress) -> None:
     """Spark passes on the text alone, in which the error and its remedy are found again."""
     told = raised(owners, Called(int, "no number"))
     ours = raised(owners, Called(file_system, "nowhere://at/all"))
@@ -68,7 +67,7 @@ def test_an_error_in_an_owner_is_told_as_it_would_be_in_a_worker(owners: Owners)
     assert 'cannot use checkpoint location "nowhere://at/all"' in str(own_error_in("".join(ours)))
 
 
-def test_an_owner_that_has_told_an_error_serves_the_next_request(owners: Owners) -> None:
+def test_an_owner_that_has_told_an_error_serves_the_next_request(owners: HostAddress) -> None:
     """A job that cannot be opened does not stay, either."""
     first = raised(owners, Called(int, "a"))[-1]
     second = raised(owners, Called(int, "b"))[-1]
@@ -94,8 +93,8 @@ def test_all_owners_have_answered_before_an_error_is_raised(tmp_path: Path) -> N
             network.send(connection, answer)
 
     with ExitStack() as open_here:
-        owned = Owners(str(tmp_path), 2)
-        for number in range(owned.processes):
+        owned = HostAddress(str(tmp_path), 2)
+        for number in range(owned.owners):
             listener = open_here.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             listener.bind(owned.address(number))
             listener.listen()
@@ -104,7 +103,7 @@ def test_all_owners_have_answered_before_an_error_is_raised(tmp_path: Path) -> N
             open_here.callback(thread.join)
 
         with pytest.raises(Exception, match=r"^no$"):
-            run({0: owned, 1: owned}, b"", "", {0: None, 1: None}, {0: [], 1: []})
+            run({0: owned, 1: owned}, Pickled(b"", ""), {0: None, 1: None}, {0: [], 1: []})
 
         assert answered == [0, 1]
 
@@ -146,16 +145,16 @@ def test_the_shards_of_a_group_have_different_owners(
     """And so have groups of one shard each: those of an executor run side by side."""
     asked: dict[int, WorkerAddress] = {}
 
-    def note(owner: WorkerAddress, job: bytes, digest: str, shard: int, *rest: object) -> Done:
+    def note(owner: WorkerAddress, job: Pickled, shard: int, *rest: object) -> Done:
         asked[shard] = owner
         return Done(b"", b"")
 
     monkeypatch.setattr("ikebana.processor.spark.workers.owners._run", note)
-    owners = Owners(str(tmp_path), 4)
+    owners = HostAddress(str(tmp_path), 4)
     for group in range(groups):
         shards = range(group, 4, groups)
         rows: dict[int, list[bytes]] = {shard: [] for shard in shards}
-        run(dict.fromkeys(shards, owners), b"", "", dict.fromkeys(shards), rows)
+        run(dict.fromkeys(shards, owners), Pickled(b"", ""), dict.fromkeys(shards), rows)
         assert len({asked[shard] for shard in shards}) == len(shards)
 
     assert groups < 4 or len({*asked.values()}) == 4
@@ -163,9 +162,9 @@ def test_the_shards_of_a_group_have_different_owners(
 
 def test_nobody_is_reached_where_there_are_no_owners(tmp_path: Path) -> None:
     """Such as after the end of their host."""
-    gone = Owners(str(tmp_path), 2)
+    gone = HostAddress(str(tmp_path), 2)
 
-    assert run({0: gone}, b"", "", {0: None}, {0: []}) == {0: None}
+    assert run({0: gone}, Pickled(b"", ""), {0: None}, {0: []}) == {0: None}
 
 
 @pytest.fixture
@@ -180,11 +179,11 @@ def readers(tmp_path: Path) -> Iterator[Workers]:
 
 def of(workers: Workers) -> list[WorkerAddress]:
     """The readers of a host."""
-    return [workers.owners.reader(at) for at in range(workers.owners.readers)]
+    return [workers.address.reader(at) for at in range(workers.address.readers)]
 
 
-def source(folder: str) -> tuple[bytes, str]:
-    """The configuration of a source that leaves large rows in a folder, and its digest."""
+def source(folder: str) -> Pickled:
+    """The configuration of a source that leaves large rows in a folder."""
     plan = Plan("p", (Input("a", ("t",)),), (Upsert("u", "a"),), (Output("o", "u", "out"),))
     start = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
     config = SourceConfig(
@@ -200,7 +199,7 @@ def source(folder: str) -> tuple[bytes, str]:
         incarnation=1,
         rows_folder=folder,
     )
-    return network.pickled(config)
+    return Pickled.of(config)
 
 
 def share(*rows: tuple[int, bytes]) -> Share:
@@ -218,7 +217,7 @@ def test_readers_read_side_by_side_and_leave_what_is_large(
     shares = [share((0, b"\x91a"), (1, b"\x91b")), share((1, large)), share((0, b"\x91c"))]
 
     for _ in range(2):
-        found = read(of(readers), *config, 7, shares)
+        found = read(of(readers), config, 7, shares)
 
         assert found is not None
         assert [shard for shard, _ in found] == [0, 1, 1, 0]
@@ -236,10 +235,10 @@ def test_an_error_in_a_reader_is_raised_and_the_next_request_is_served(
     config = source(str(tmp_path))
 
     with pytest.raises(Exception, match="invalid literal") as found:
-        read(of(readers), *config, 7, [Called(int, "no number"), share((0, b"\x91"))])
+        read(of(readers), config, 7, [Called(int, "no number"), share((0, b"\x91"))])
 
     assert type(found.value).__name__ == "ValueError"
-    assert read(of(readers), *config, 7, [share((0, b"\x91"))]) == [(0, b"\x91")]
+    assert read(of(readers), config, 7, [share((0, b"\x91"))]) == [(0, b"\x91")]
 
 
 def test_a_reader_that_is_lost_is_told_and_replaced(readers: Workers, tmp_path: Path) -> None:
@@ -247,14 +246,14 @@ def test_a_reader_that_is_lost_is_told_and_replaced(readers: Workers, tmp_path: 
     config = source(str(tmp_path))
 
     with pytest.raises(LostError, match="the process that reads was lost"):
-        read(of(readers), *config, 7, [Called(signal.raise_signal, signal.SIGKILL)])
+        read(of(readers), config, 7, [Called(signal.raise_signal, signal.SIGKILL)])
 
-    assert read(of(readers), *config, 7, [share((1, b"\x91"))]) == [(1, b"\x91")]
+    assert read(of(readers), config, 7, [share((1, b"\x91"))]) == [(1, b"\x91")]
 
 
 def test_nobody_reads_where_there_are_no_readers(tmp_path: Path) -> None:
     """Tasks of Spark do, then."""
     config = source(str(tmp_path))
 
-    assert read([], *config, 7, [share()]) is None
-    assert read([Owners(str(tmp_path), 1, 2).reader(0)], *config, 7, [share()]) is None
+    assert read([], config, 7, [share()]) is None
+    assert read([HostAddress(str(tmp_path), 1, 2).reader(0)], config, 7, [share()]) is None

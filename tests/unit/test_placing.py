@@ -21,7 +21,7 @@ class Cluster:
         self.asked = 0
         self._path = path
         monkeypatch.setattr(executors, "executors_of", lambda _: frozenset(self.hosts))
-        monkeypatch.setattr(executors, "hosts_of", self._asked)
+        monkeypatch.setattr(executors, "hosts_by_executor", self._asked)
 
     def _asked(self, *_: object) -> dict[str, str]:
         self.asked += 1
@@ -34,7 +34,7 @@ class Cluster:
         """The machine of each shard, as the source is told."""
         told = owners.placement_in(self._path)
         assert told is not None
-        return [host.folder for _, host in sorted(owners.hosts_of(told).items())]
+        return [host.place for _, host in sorted(owners.hosts_of(told).items())]
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from ikebana.processor.base.transition import Replayed
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.spark.source import StreamReader
 from ikebana.processor.spark.source_task import Share, SourceConfig
-from ikebana.processor.spark.workers.network import WorkerAddress
-from ikebana.processor.spark.workers.owners import Owners
+from ikebana.processor.spark.workers.network import Pickled, WorkerAddress
+from ikebana.processor.spark.workers.owners import HostAddress
 from ikebana.processor.topics import reclock
 from ikebana.processor.topics.batch_selection import MintingState
 from ikebana.processor.topics.source_offset import SourceOffset
@@ -182,7 +182,7 @@ def read_beforehand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamRe
 
 def reading_beforehand(monkeypatch: pytest.MonkeyPatch, folder: Path, rows: str) -> StreamReader:
     """A source whose host has readers, which leave rows in a folder, if there is one."""
-    ((name, value),) = Owners("/nowhere", 1, 2).variable.items()
+    ((name, value),) = HostAddress("/nowhere", 1, 2).variable.items()
     monkeypatch.setenv(name, value)
     inputs = (Input("orders", ("t",)),)
     plan = Plan("p", inputs, (Upsert("order", "orders"),), (Output("all", "order", "all"),))
@@ -200,10 +200,10 @@ def test_what_was_read_beforehand_comes_along_with_one_partition(
     asked: list[int] = []
 
     def read(
-        readers: list[WorkerAddress], config: bytes, digest: str, batch: int, shares: list[Share]
+        readers: list[WorkerAddress], config: Pickled, batch: int, shares: list[Share]
     ) -> list[tuple[int, bytes]]:
         assert readers == ["/nowhere/reader-0", "/nowhere/reader-1"]
-        assert digest == hashlib.sha256(config).hexdigest()
+        assert config.digest == hashlib.sha256(config.content).hexdigest()
         asked.append(len(shares))
         return [(0, b"one"), (0, b"two")]
 

@@ -27,7 +27,7 @@ from typing import NoReturn
 
 from ikebana.processor.base import calls, processes
 from ikebana.processor.spark.workers import host, left_rows, network
-from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, Owners
+from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, HostAddress
 
 MODULE = "ikebana.processor.spark.workers.daemon"
 """The name of this module, for Spark's setting."""
@@ -50,7 +50,7 @@ def main() -> None:
     # Threads of a library would be missing in forks.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     processes.named(_NAME)
-    present = Owners.here()
+    present = HostAddress.here()
     life = _fork_host() if present is None or not present.are_there() else None
     os.environ[_VARIABLE] = str(os.getpid())
     os.register_at_fork(after_in_child=functools.partial(_bind, os.getpid(), [life]))
@@ -78,8 +78,8 @@ def _fork_host() -> int:
     os.environ[left_rows.VARIABLE] = str(folder / "rows")
     os.environ.setdefault(calls.REPORT_VARIABLE, str(folder / "stuck"))
     count = int(os.environ.get(OWNERS_VARIABLE) or os.cpu_count() or 1)
-    owners, listeners = _listening(folder, count)
-    os.environ.update(owners.variable)
+    address, listeners = _listening(folder, count)
+    os.environ.update(address.variable)
     lifeline, life = os.pipe()
     if os.fork() == 0:
         os.close(life)
@@ -90,11 +90,11 @@ def _fork_host() -> int:
     return life
 
 
-def _listening(folder: Path, count: int) -> tuple[Owners, dict[socket.socket, str]]:
+def _listening(folder: Path, count: int) -> tuple[HostAddress, dict[socket.socket, str]]:
     """Open the sockets of a host: ports for other machines, if the run has a secret."""
     if network.VARIABLE not in os.environ:
-        owners = Owners(str(folder), count, 0)
-        return owners, owners.listening(forks=False)
+        address = HostAddress(str(folder), count, 0)
+        return address, address.listening(forks=False)
     readers = max(1, count // 2)
     kinds = [*["owner"] * count, *["reader"] * readers]
     opened = _opened(int(os.environ.get(PORT_VARIABLE) or 0), len(kinds))
@@ -102,7 +102,7 @@ def _listening(folder: Path, count: int) -> tuple[Owners, dict[socket.socket, st
     ports = tuple(listener.getsockname()[1] for listener in listeners)
     executor, machine = _executor()
     os.environ[EXECUTOR_VARIABLE] = executor
-    return Owners(machine, count, readers, ports), listeners
+    return HostAddress(machine, count, readers, ports), listeners
 
 
 def _opened(first: int, count: int) -> list[socket.socket]:

@@ -26,7 +26,7 @@ import ssl
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -113,10 +113,17 @@ class DisconnectedError(ConnectionError):
     """The other end has closed the connection."""
 
 
-def pickled(content: object) -> tuple[bytes, str]:
-    """Pickle a job or a configuration; return the bytes and their digest, which requests name."""
-    encoded = pickle.dumps(content)
-    return encoded, hashlib.sha256(encoded).hexdigest()
+class Pickled(NamedTuple):
+    """A pickled job or configuration, and the digest of its bytes, by which requests name it."""
+
+    content: bytes
+    digest: str
+
+    @classmethod
+    def of(cls, value: object) -> Self:
+        """Pickle a job or a configuration."""
+        content = pickle.dumps(value)
+        return cls(content, hashlib.sha256(content).hexdigest())
 
 
 def send(connection: socket.socket, message: msgspec.Struct, rows: Sequence[bytes] = ()) -> None:

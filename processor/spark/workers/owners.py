@@ -26,6 +26,7 @@ from ikebana.processor.spark.workers.network import (
     Fetch,
     FetchedRow,
     MissingContent,
+    Pickled,
     Raised,
     ReadRequest,
     ReadRows,
@@ -41,15 +42,16 @@ EXECUTOR_VARIABLE = "IKEBANA_EXECUTOR"
 """The environment variable with the id of the executor of a host."""
 
 
-class Owners(NamedTuple):
-    """The sockets of a host's owners of shards and readers of batches.
+class HostAddress(NamedTuple):
+    """The sockets of a host, with the numbers of its owners of shards and readers of batches.
 
-    They are files in a folder, or, on an executor, ports that other machines reach: first the
-    ports of owners.  The processes of a machine find them by an environment variable.
+    They are files in the folder `place`, or, on an executor, `ports` of the machine `place` that
+    other machines reach: first those of owners.  The processes of a machine find them by an
+    environment variable.
     """
 
-    folder: str
-    processes: int
+    place: str
+    owners: int
     readers: int = 0
     ports: tuple[int, ...] = ()
 
@@ -62,17 +64,17 @@ class Owners(NamedTuple):
     @classmethod
     def read_from(cls, text: str) -> Self:
         """Parse the form of `text`."""
-        processes, readers, place = text.split(" ", 2)
+        owners, readers, place = text.split(" ", 2)
         if place.startswith("/"):
-            return cls(place, int(processes), int(readers))
-        host, _, ports = place.rpartition(":")
-        return cls(host, int(processes), int(readers), tuple(map(int, ports.split(","))))
+            return cls(place, int(owners), int(readers))
+        machine, _, ports = place.rpartition(":")
+        return cls(machine, int(owners), int(readers), tuple(map(int, ports.split(","))))
 
     @property
     def text(self) -> str:
         """The host in one line."""
         ports = f":{','.join(map(str, self.ports))}" if self.ports else ""
-        return f"{self.processes} {self.readers} {self.folder}{ports}"
+        return f"{self.owners} {self.readers} {self.place}{ports}"
 
     @property
     def variable(self) -> dict[str, str]:
@@ -82,23 +84,23 @@ class Owners(NamedTuple):
     @property
     def forks(self) -> str:
         """The path of the socket at which the host forks Spark's Pythons."""
-        return f"{self.folder}/{FORKS}"
+        return f"{self.place}/{FORKS}"
 
     def address(self, number: int) -> WorkerAddress:
         """Return the address of an owner."""
         if self.ports:
-            return self.folder, self.ports[number]
-        return f"{self.folder}/owner-{number}"
+            return self.place, self.ports[number]
+        return f"{self.place}/owner-{number}"
 
     def reader(self, number: int) -> WorkerAddress:
         """Return the address of a reader."""
         if self.ports:
-            return self.folder, self.ports[self.processes + number]
-        return f"{self.folder}/reader-{number}"
+            return self.place, self.ports[self.owners + number]
+        return f"{self.place}/reader-{number}"
 
     def are_there(self) -> bool:
         """Whether the host of a driver has owners, and runs."""
-        if not self.processes:
+        if not self.owners:
             return False
         with suppress(OSError), network.connected(self.forks):
             return True
@@ -110,15 +112,14 @@ class Owners(NamedTuple):
         A client that connects before the host is ready waits.
         """
         kinds: dict[WorkerAddress, str] = {self.forks: FORKS} if forks else {}
-        kinds |= {self.address(number): "owner" for number in range(self.processes)}
+        kinds |= {self.address(number): "owner" for number in range(self.owners)}
         kinds |= {self.reader(number): "reader" for number in range(self.readers)}
         return {network.listening(address): kind for address, kind in kinds.items()}
 
 
 def run(
-    hosts: Mapping[int, Owners],
-    job: bytes,
-    digest: str,
+    hosts: Mapping[int, HostAddress],
+    job: Pickled,
     states: Mapping[int, bytes | None],
     rows: Mapping[int, list[bytes]],
 ) -> dict[int, Done | None]:
@@ -126,25 +127,24 @@ def run(
 
     Owners work side by side; one with several shards runs them one after the other.  The shards of
     a host are assigned to its owners in turn, beginning at the number of the first shard, so that
-    groups begin with different owners.  `job` is pickled, and `digest` is the digest of its bytes.
-    `hosts`, `states` and `rows` are by shard; the rows of a shard are emptied when they are sent.
+    groups begin with different owners.  `hosts`, `states` and `rows` are by shard; the rows of a
+    shard are emptied when they are sent.
 
     Raises, when all owners have answered:
         LostError: an owner ended before it answered; the batch may be committed.
         Exception: an owner's error, by a class of the same name and with the same text.
     """
-    of_host: dict[Owners, list[int]] = {}
+    of_host: dict[HostAddress, list[int]] = {}
     for shard in sorted(rows):
         of_host.setdefault(hosts[shard], []).append(shard)
     by_owner: dict[WorkerAddress, list[int]] = {}
     for host, shards in of_host.items():
         for at, shard in enumerate(shards, shards[0]):
-            by_owner.setdefault(host.address(at % host.processes), []).append(shard)
+            by_owner.setdefault(host.address(at % host.owners), []).append(shard)
 
     def run_all(owner: WorkerAddress) -> dict[int, Done | None]:
         return {
-            shard: _run(owner, job, digest, shard, states[shard], rows[shard])
-            for shard in by_owner[owner]
+            shard: _run(owner, job, shard, states[shard], rows[shard]) for shard in by_owner[owner]
         }
 
     results: dict[int, Done | None] = {}
@@ -155,15 +155,14 @@ def run(
 
 def read(
     readers: Sequence[WorkerAddress],
-    config: bytes,
-    digest: str,
+    config: Pickled,
     batch: int,
     shares: Sequence[object],
 ) -> list[tuple[int, bytes]] | None:
     """Have readers read the shares of a batch, side by side; None if they cannot be reached.
 
-    `config` is the pickled configuration of the source, and `digest` the digest of its bytes.
-    Returns packed rows, or their places, each with its shard.
+    `config` is the configuration of the source.  Returns packed rows, or their places, each with
+    its shard.
 
     Raises, when all readers have answered:
         LostError: a reader ended before it answered.
@@ -173,8 +172,8 @@ def read(
         return None
 
     def read_one(at: int) -> ReadRows | None:
-        ask = ReadRequest(digest, batch, pickle.dumps(shares[at]))
-        answer = _answered(readers[at % len(readers)], "reads", ask, [], config)
+        ask = ReadRequest(config.digest, batch, pickle.dumps(shares[at]))
+        answer = _answered(readers[at % len(readers)], "reads", ask, [], config.content)
         assert answer is None or isinstance(answer, ReadRows), answer
         return answer
 
@@ -197,14 +196,13 @@ def fetch(reader: WorkerAddress, path: str, start: int, size: int) -> bytes | No
 
 def _run(
     owner: WorkerAddress,
-    job: bytes,
-    digest: str,
+    job: Pickled,
     shard: int,
     state: bytes | None,
     rows: list[bytes],
 ) -> Done | None:
-    ask = Ask(digest, shard, state, [len(row) for row in rows])
-    answer = _answered(owner, f"owns shard {shard}", ask, rows, job)
+    ask = Ask(job.digest, shard, state, [len(row) for row in rows])
+    answer = _answered(owner, f"owns shard {shard}", ask, rows, job.content)
     assert answer is None or isinstance(answer, Done), answer
     return answer
 
@@ -271,7 +269,7 @@ PLACEMENT = -1
 
 
 class Placement(msgspec.Struct, frozen=True, array_like=True):
-    """The hosts by the ids of their executors, in the form of `Owners.text`; each shard's host."""
+    """The hosts by the ids of their executors, as `HostAddress.text`; the host of each shard."""
 
     hosts: dict[str, str]
     shards: list[str]
@@ -305,17 +303,17 @@ def place_shards(
     return Placement(dict(hosts), [by_shard[shard] for shard in range(shards)])
 
 
-def hosts_of(raw: bytes) -> dict[int, Owners]:
+def hosts_of(raw: bytes) -> dict[int, HostAddress]:
     """Return the host of each shard, as far as it has one."""
     placement = msgspec.msgpack.decode(raw, type=Placement)
-    hosts = {name: Owners.read_from(text) for name, text in placement.hosts.items()}
+    hosts = {name: HostAddress.read_from(text) for name, text in placement.hosts.items()}
     return {shard: hosts[name] for shard, name in enumerate(placement.shards)}
 
 
 def readers_of(raw: bytes) -> list[WorkerAddress]:
     """Return the readers of all hosts, alternating between hosts."""
     placement = msgspec.msgpack.decode(raw, type=Placement)
-    hosts = [Owners.read_from(placement.hosts[name]) for name in sorted(placement.hosts)]
+    hosts = [HostAddress.read_from(placement.hosts[name]) for name in sorted(placement.hosts)]
     most = max((host.readers for host in hosts), default=0)
     return [host.reader(at) for at in range(most) for host in hosts if at < host.readers]
 

@@ -46,7 +46,7 @@ from ikebana.processor.spark.workers.network import (
     Sealed,
     WorkerAnswer,
 )
-from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, Owners
+from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, HostAddress
 from ikebana.processor.spark.workers.stand_in import VARIABLE
 
 # Decision (shards have owners): Spark gives a task to any idle worker, so a worker that kept a
@@ -91,9 +91,9 @@ def serve_reader(listener: socket.socket, lifeline: int) -> None:
     """Serve the requests of the driver until the descriptor `lifeline` is at its end."""
     configs = _CachedContent[SourceConfig]()
     # Where other machines fetch rows of this host; empty if there are no others.
-    host = Owners.here()
+    host = HostAddress.here()
     port = listener.getsockname()[1] if listener.family != socket.AF_UNIX else 0
-    address = f"{host.folder}:{port}" if host is not None and port else ""
+    address = f"{host.place}:{port}" if host is not None and port else ""
 
     def answer(connection: socket.socket) -> None:
         asked = network.receive_asked(connection)

@@ -10,7 +10,7 @@ from pathlib import Path
 from ikebana.processor.base import calls
 from ikebana.processor.spark.child_processes import kill_session, signals_blocked
 from ikebana.processor.spark.workers.host import END_OF_OWNERS_S, MODULES
-from ikebana.processor.spark.workers.owners import Owners
+from ikebana.processor.spark.workers.owners import HostAddress
 
 PROGRAM = Path(__file__).with_name("python")
 """The program that Spark runs as its Python, on each machine with this installation."""
@@ -34,15 +34,15 @@ class Workers:
         readers: int = 0,
         max_batch_s: float = 300.0,
     ) -> None:
-        self.owners = Owners(str(folder), owners, readers)
+        self.address = HostAddress(str(folder), owners, readers)
         # A call that does not return is reported in the file.
         self.environment = {
-            **self.owners.variable,
+            **self.address.variable,
             **calls.variables(max_batch_s, folder / "stuck"),
             PYTHON_VARIABLE: sys.executable,
         }
         with ExitStack() as open_here:
-            listeners = self.owners.listening(forks=True)
+            listeners = self.address.listening(forks=True)
             for each in listeners:
                 open_here.enter_context(each)
             kinds = ",".join(f"{kind}:{each.fileno()}" for each, kind in listeners.items())
