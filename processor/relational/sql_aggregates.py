@@ -292,6 +292,12 @@ def _string(call: AggregateCall) -> AggregateParts:
     )
 
 
+_OTHER_ORDER = (
+    "an aggregate with DISTINCT is ordered by its argument alone, since one value may be in "
+    "several rows; write list(DISTINCT x ORDER BY x), or leave DISTINCT out"
+)
+
+
 class _Row(NamedTuple):
     """A struct that orders values; if `is_turned`, in the opposite direction."""
 
@@ -327,6 +333,8 @@ def _row_in_order(call: AggregateCall, shown: str, there: str | None) -> _Row:
 
 def _in_order(call: AggregateCall, shown: str, there: str | None = None) -> AggregateParts:
     """The list of values where `there` is true, by the call's ORDER BY; null if there are none."""
+    if call.is_distinct and any(sql != call.arguments[0] for sql, *_ in call.orders):
+        raise SqlQueryError(_OTHER_ORDER, call.place)
     row = _row_in_order(call, shown, there)
 
     def result(column: str) -> str:

@@ -235,7 +235,7 @@ class OverColumns:
 
 
 IN_ORDER = ("list", "array_agg", "string_agg", "group_concat", "listagg", "any_value")
-"""Aggregates that take their values in the window's order unless they have an ORDER BY."""
+"""Aggregates that take values in the window's order unless they have an ORDER BY or DISTINCT."""
 # What takes an order of its own; DuckDB numbers rows in another one.
 _IN_OWN_ORDER = ("rank", *OFFSETS, *ENDS)
 _PARTS = ("arguments", "filter_expr", "arg_orders", "start_expr", "end_expr")
@@ -333,6 +333,8 @@ class _Function:
                 "IGNORE NULLS is of lag, lead and values of frames", self.call.place
             )
         called = node["function_name"].lower()
+        # Of equal values, DISTINCT takes one, whichever rows they are in.
+        takes_order = called in IN_ORDER and (called == "any_value" or not node["distinct"])
         call = {
             **tree("f(x)"),
             "function_name": called,
@@ -342,7 +344,7 @@ class _Function:
             "filter": node["filter_expr"],
             "order_bys": {
                 "type": "ORDER_MODIFIER",
-                "orders": node["arg_orders"] or (node["orders"] if called in IN_ORDER else []),
+                "orders": node["arg_orders"] or (node["orders"] if takes_order else []),
             },
             "query_location": self.call.place,
         }

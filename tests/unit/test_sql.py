@@ -308,6 +308,10 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ("SELECT ntile(0) OVER (ORDER BY a) AS s FROM t", "ntile(n) takes a number above zero"),
         ("SELECT fill(a) OVER (ORDER BY a) AS s FROM t", "fill() is not supported"),
         (
+            "SELECT list(DISTINCT b ORDER BY a) OVER (ORDER BY a) AS s FROM t",
+            "line 1, column 8: an aggregate with DISTINCT is ordered by its argument alone",
+        ),
+        (
             "SELECT t.a FROM t, LATERAL (SELECT 1 AS q FROM u z RIGHT JOIN u ON z.a = t.a) y",
             "line 1, column 52: a RIGHT JOIN that reads what stands to its left, or a query",
         ),
