@@ -69,8 +69,8 @@ from ikebana.processor.kernels.window_values import (
 
 Renew = Callable[[int], bool]
 """Renews the value of a row at a position, and says whether it has stayed the same."""
-Reach = Callable[[WindowFunction, int], tuple[int, int]]
-"""The positions that decide the value of a function at a row."""
+Reach = Callable[[WindowFunction, int, int, int], tuple[int, int]]
+"""Makes positions that concern the value at a row of its position and those that decide it."""
 
 
 class RowChange(NamedTuple):
@@ -139,8 +139,8 @@ class Renewal:
                 continue
             # A removed row may have been in frames that now end before its place.
             more = 0 if change.is_new else 1
-            begin = self._ending_behind(self._outer, function, change.at - more)
-            end = self._beginning_behind(self._outer, function, change.behind - 1 + more)
+            begin = self._ending_behind(_outer, function, change.at - more)
+            end = self._beginning_behind(_outer, function, change.behind - 1 + more)
             for at in range(max(begin, done), end):
                 renew(at)
             done = max(done, end)
@@ -165,7 +165,7 @@ class Renewal:
         next_one = 0
         while next_one < size:
             change = changes[next_one]
-            begin = self._ending_behind(self._outer, function, change.at - 1)
+            begin = self._ending_behind(_outer, function, change.at - 1)
             if deltas is None:
                 next_one = self._until_same(function, renew, begin, next_one)
                 continue
@@ -175,7 +175,7 @@ class Renewal:
                 total += deltas[next_one]
             end = self._end
             if not _is_any(total):
-                end = self._ending_behind(self._inner, function, changes[next_one].behind)
+                end = self._ending_behind(_inner, function, changes[next_one].behind)
             for at in range(begin, end):
                 renew(at)
             next_one += 1
@@ -186,7 +186,7 @@ class Renewal:
         can_stop = not _counts_values(function)
         for at in range(begin, self._end):
             is_same = renew(at)
-            reached = self._inner(function, at)[1]
+            reached = _inner(function, at, *self._reach(function, at))[1]
             while change + 1 < len(changes) and changes[change + 1].at <= reached:
                 change += 1
             if is_same and can_stop and reached > changes[change].behind:
@@ -197,8 +197,8 @@ class Renewal:
         """Frames that end with the partition."""
         first, last = self._changes[0], self._changes[-1]
         deltas = self._deltas(function)
-        end = self._beginning_behind(self._outer, function, last.behind)
-        begin = self._beginning_behind(self._inner, function, first.at - 1)
+        end = self._beginning_behind(_outer, function, last.behind)
+        begin = self._beginning_behind(_inner, function, first.at - 1)
         if deltas is not None:
             total = deltas[0]
             for delta in deltas[1:]:
@@ -232,30 +232,21 @@ class Renewal:
             begin, end = self._values.rows.peers(change.row.order)
             yield Sums((end > begin) - (end - begin > added))
 
-    def _outer(self, function: WindowFunction, at: int) -> tuple[int, int]:
-        """The positions where a change may make the value at a row another one.
-
-        A frame that begins or ends some rows away moves with the rows that come and go between.
-        """
-        begin, end = self._reach(function, at)
-        return (min(begin, at), max(end, at + 1)) if _moves(function) else (begin, end)
-
-    def _inner(self, function: WindowFunction, at: int) -> tuple[int, int]:
-        """The positions where all that a change does to a frame is to add or remove its rows."""
-        begin, end = self._reach(function, at)
-        return (max(begin, at), min(end, at + 1)) if _moves(function) else (begin, end)
-
     def _reach(self, function: WindowFunction, at: int) -> tuple[int, int]:
         row, _ = self._values.rows.at(at)
         return self._values.reach(function, at, row)
 
     def _ending_behind(self, reach: Reach, function: WindowFunction, position: int) -> int:
         """The first position of a row with a reach that ends behind a position."""
-        return self._first(lambda at: reach(function, at)[1] > position, position)
+        return self._first(
+            lambda at: reach(function, at, *self._reach(function, at))[1] > position, position
+        )
 
     def _beginning_behind(self, reach: Reach, function: WindowFunction, position: int) -> int:
         """The first position of a row with a reach that begins behind a position."""
-        return self._first(lambda at: reach(function, at)[0] > position, position)
+        return self._first(
+            lambda at: reach(function, at, *self._reach(function, at))[0] > position, position
+        )
 
     def _first(self, holds: Callable[[int], bool], near: int) -> int:
         """The first position for which a condition holds, which then holds for all behind it.
@@ -271,6 +262,19 @@ class Renewal:
                 low, at = at + 1, at + step
             step *= 2
         return bisect_left(range(high), 1, low, key=holds)
+
+
+def _outer(function: WindowFunction, at: int, begin: int, end: int) -> tuple[int, int]:
+    """The positions where a change may make the value at a row another one.
+
+    A frame that begins or ends some rows away moves with the rows that come and go between.
+    """
+    return (min(begin, at), max(end, at + 1)) if _moves(function) else (begin, end)
+
+
+def _inner(function: WindowFunction, at: int, begin: int, end: int) -> tuple[int, int]:
+    """The positions where all that a change does to a frame is to add or remove its rows."""
+    return (max(begin, at), min(end, at + 1)) if _moves(function) else (begin, end)
 
 
 def _moves(function: WindowFunction) -> bool:
