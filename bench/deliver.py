@@ -44,7 +44,7 @@ from cdc.fetched import LOGGING, WORKER, Archive, Jar, fetched
 from cdc.postgres import Postgres
 from ikebana.delivering.sink import MODES
 from ikebana.processor.kafka import broker
-from ikebana.processor.kafka.broker_jars import KAFKA_VERSION, jars_folder
+from ikebana.processor.kafka.broker import KAFKA_VERSION, jars_folder
 from support.pipeline_processes import create
 from support.waiting import wait_until
 from support.written_topics import Row, Written

@@ -287,7 +287,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:loud magnitude counts more than what is told": (
         "tests/unit/test_times_together.py::test_what_is_told",
-        "processor/topics/kinds_of_time.py",
+        "processor/base/diff_reader.py",
         "    if recorded is not None:\n        return recorded\n",
         "",
     ),

@@ -16,8 +16,8 @@ from string import Template
 
 import java_peers
 
-from ikebana.processor.base.machine import find_java
-from ikebana.processor.kafka import broker_jars
+from ikebana.processor.base.processes import find_java
+from ikebana.processor.kafka import broker
 
 VERSION = "2.3.0"
 _CONNECTOR = "5.0.0-2.2"
@@ -38,13 +38,13 @@ _OPENED = ("java.base/java.util", "java.base/java.lang", "java.base/java.time")
 
 def jars() -> Path:
     """The folder of Flink's jars, which are fetched if this is the first time."""
-    folder = broker_jars.jars_folder().with_name(f"flink-{VERSION}")
-    return broker_jars.fetched_once(folder, _fetch)
+    folder = broker.jars_folder().with_name(f"flink-{VERSION}")
+    return broker.fetched_once(folder, _fetch)
 
 
 def _fetch(private: Path, log_file: Path) -> None:
     java = find_java(os.environ)
-    status = broker_jars.retrieve(java, _IVY_FILE, private, log_file, _FETCH_S)
+    status = broker.retrieve(java, _IVY_FILE, private, log_file, _FETCH_S)
     if status != 0 or not list((private / "lib").glob("flink-sql-connector-kafka-*.jar")):
         sys.exit(f"could not fetch Flink's Kafka connector; see {log_file}")
     package = private / "package"

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import java_peers
 
-from ikebana.processor.base.machine import find_java
-from ikebana.processor.kafka import broker_jars
+from ikebana.processor.base.processes import find_java
+from ikebana.processor.kafka import broker
 
-VERSION = broker_jars.KAFKA_VERSION
+VERSION = broker.KAFKA_VERSION
 _HERE = Path(__file__).parent / "peers" / "kafka_streams"
 _FETCH_S = 900.0
 _IVY_FILE = f"""\
@@ -34,13 +34,13 @@ _IVY_FILE = f"""\
 
 def jars() -> Path:
     """The folder of the jars, which are fetched if this is the first time."""
-    folder = broker_jars.jars_folder().with_name(f"kafka-streams-{VERSION}")
-    return broker_jars.fetched_once(folder, _fetch)
+    folder = broker.jars_folder().with_name(f"kafka-streams-{VERSION}")
+    return broker.fetched_once(folder, _fetch)
 
 
 def _fetch(private: Path, log_file: Path) -> None:
     java = find_java(os.environ)
-    status = broker_jars.retrieve(java, _IVY_FILE, private, log_file, _FETCH_S)
+    status = broker.retrieve(java, _IVY_FILE, private, log_file, _FETCH_S)
     if status != 0 or not list((private / "lib").glob("kafka-streams-*.jar")):
         sys.exit(f"could not fetch Kafka Streams; see {log_file}")
 

@@ -35,6 +35,8 @@ from ikebana.codecs.errors import DecodeError
 Fact: TypeAlias = tuple[bytes | None, bytes, int, int]
 # Greater than every time: the upper of a collection that is closed for ever.
 END = 1 << 63
+LARGEST_STATEMENT = 512 << 10
+"""The usual bound of a message in bytes, well below what brokers take by default."""
 
 
 class UpdateFacts(NamedTuple):
@@ -72,7 +74,7 @@ def counts(updates: Iterable[Fact]) -> dict[int, int]:
     return dict(Counter(time for _, _, time, _ in consolidate(updates)))
 
 
-def encode_updates(updates: Iterable[Fact], max_bytes: int) -> Iterator[bytes]:
+def encode_updates(updates: Iterable[Fact], max_bytes: int = LARGEST_STATEMENT) -> Iterator[bytes]:
     """Write updates, consolidated, as messages of at most `max_bytes` each.
 
     All updates of a time must come in one call.  A single update that is longer than
@@ -92,7 +94,10 @@ def encode_updates(updates: Iterable[Fact], max_bytes: int) -> Iterator[bytes]:
 
 
 def encode_progress(
-    lower: int, upper: int, counts: Mapping[int, int], max_bytes: int
+    lower: int,
+    upper: int,
+    counts: Mapping[int, int],
+    max_bytes: int = LARGEST_STATEMENT,
 ) -> Iterator[bytes]:
     """Write the counts of the times in [lower, upper) as messages of at most `max_bytes`.
 

@@ -19,7 +19,7 @@ import fastavro
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 from ikebana.codecs import cdcv2
-from ikebana.codecs.cdcv2 import END, Cdcv2Message, Fact
+from ikebana.codecs.cdcv2 import END, LARGEST_STATEMENT, Cdcv2Message, Fact
 from ikebana.codecs.errors import DecodeError
 
 _LONGS = {"type": "array", "items": "long"}
@@ -78,7 +78,7 @@ _PARSED = fastavro.parse_schema(SCHEMA)
 HEAD = b"\xc3\x01" + bytes.fromhex(fingerprint(to_parsing_canonical_form(SCHEMA), "CRC-64-AVRO"))
 
 
-def encode_updates(updates: Iterable[Fact], max_bytes: int) -> Iterator[bytes]:
+def encode_updates(updates: Iterable[Fact], max_bytes: int = LARGEST_STATEMENT) -> Iterator[bytes]:
     """Write updates, consolidated, as messages of at most `max_bytes` each.
 
     All updates of a time must come in one call.  A single update that is longer than
@@ -102,7 +102,10 @@ def encode_updates(updates: Iterable[Fact], max_bytes: int) -> Iterator[bytes]:
 
 
 def encode_progress(
-    lower: int, upper: int, counts: Mapping[int, int], max_bytes: int
+    lower: int,
+    upper: int,
+    counts: Mapping[int, int],
+    max_bytes: int = LARGEST_STATEMENT,
 ) -> Iterator[bytes]:
     """Write the counts of the times in [lower, upper) as messages of at most `max_bytes`.
 

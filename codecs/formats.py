@@ -84,13 +84,13 @@ class FactCodec(Protocol):
         ...
 
     def encode_updates(
-        self, updates: "Iterable[cdcv2.Fact]", max_bytes: int, /
+        self, updates: "Iterable[cdcv2.Fact]", max_bytes: int = ..., /
     ) -> Iterator[bytes]:
         """Encode updates as messages of at most `max_bytes` each."""
         ...
 
     def encode_progress(
-        self, lower: int, upper: int, counts: Mapping[int, int], max_bytes: int, /
+        self, lower: int, upper: int, counts: Mapping[int, int], max_bytes: int = ..., /
     ) -> Iterator[bytes]:
         """Encode the progress over [lower, upper) as messages of at most `max_bytes` each."""
         ...

@@ -21,13 +21,13 @@ import msgspec
 from ikebana.codecs.diff import Times
 from ikebana.codecs.formats import OUTPUT_FORMATS
 from ikebana.errors import ConfigError
+from ikebana.processor.base.diff_reader import kind_of, refuse_mixed
 from ikebana.processor.base.processes import Closes, uncollected
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import suggestion
 from ikebana.processor.kafka import following, reading_rights
 from ikebana.processor.kafka.following import ClosedTimes, Following, Piece, Resume, Since
 from ikebana.processor.linear.settled import TextOrTexts, texts
-from ikebana.processor.topics.kinds_of_time import kind_of, refuse_mixed
 
 OpenTopic = Callable[[str, str, Resume | None], Following]
 _ASK_EVERY_S = 0.1

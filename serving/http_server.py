@@ -49,9 +49,8 @@ from ikebana.serving.operations import (
     respond,
 )
 from ikebana.serving.parameters import Operation
-from ikebana.serving.permitted import Permitted
 from ikebana.serving.reads import TooLargeError
-from ikebana.serving.service import CopyError, Service, copies_read
+from ikebana.serving.service import CopyError, Permitted, Service, copies_read
 
 # Name, whether it is a counter, description; all with the label `collection`.
 METRICS = (

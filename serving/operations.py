@@ -12,10 +12,10 @@ from starlette.responses import Response
 
 from ikebana import __version__
 from ikebana.errors import IkebanaError
+from ikebana.processor.base.diff_reader import MixedTimesError
 from ikebana.processor.base.listening import Problem
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import lag_s
-from ikebana.processor.topics.kinds_of_time import MixedTimesError
 from ikebana.processor.watching.console import (
     HistorySample,
     NoPlanError,
@@ -27,9 +27,8 @@ from ikebana.processor.watching.console import (
 from ikebana.processor.watching.guard import Grant, problem
 from ikebana.serving import parameters, reads, sql, wire
 from ikebana.serving.parameters import READS, V1, Nothing, Operation, answer_part, time_of
-from ikebana.serving.permitted import Permitted
 from ikebana.serving.reads import TooLargeError, WaitedError
-from ikebana.serving.service import Service
+from ikebana.serving.service import Permitted, Service
 from ikebana.serving.sql import QueryLimits, QueryResult
 from ikebana.serving.subscriptions import Bell, Encoded, Subscriptions
 from ikebana.serving.view import (

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import ClosedError, HeldError, SharedDatabase
@@ -28,7 +28,10 @@ from ikebana.serving import layout
 from ikebana.serving.aligned import OpenTopic
 from ikebana.serving.arrangement import Closed, Retention, ServedArrangement
 from ikebana.serving.reads import unknown_collection
-from ikebana.serving.view import ArrangementView
+from ikebana.serving.view import ArrangementView, Places
+
+if TYPE_CHECKING:
+    from ikebana.processor.watching.guard import Grant
 
 _ASK_EVERY_S = 0.05
 _JOIN_S = 30.0
@@ -343,3 +346,44 @@ def _discarded(path: Path) -> None:
             SharedDatabase(path).discard()
         except LocalDamageError:
             shutil.rmtree(path, ignore_errors=True)
+
+
+# Decision (what a token may see is a service): A reader is answered from a view in which other
+# collections have no name and other columns no values, so no read has to remember to ask. Row
+# conditions by token were left out: a view of the pipeline says them better.
+
+
+class Permitted:
+    """A service as one reader may see it: the collections and columns that its grant names.
+
+    It is a `reads.Views` that lacks everything else: a hidden collection has no name there, and a
+    hidden column no values.  So no read needs checks of its own.  Keys are shown whole: a reader
+    who may not see keys may not see the collection.
+    """
+
+    def __init__(self, service: Service, grant: "Grant") -> None:
+        self._service = service
+        self._grant = grant
+        self._places = Places()
+
+    def names(self) -> list[str]:
+        return [name for name in self._service.names() if self._grant.sees(name)]
+
+    def view(self, name: str) -> ArrangementView:
+        if not self._grant.sees(name):
+            raise unknown_collection(name, self.names())
+        whole = self._service.view(name)
+        columns = self._grant.columns(name)
+        return whole if columns is None else whole.of_columns(columns, self._places)
+
+    def standing(self, name: str) -> CollectionProgress:
+        """Return the progress of a collection that the reader may see."""
+        if not self._grant.sees(name):
+            raise unknown_collection(name, self.names())
+        return self._service.standing(name)
+
+    def pause(self, seconds: float) -> None:
+        self._service.pause(seconds)
+
+    def close(self) -> None:
+        """Do nothing: the service stays open for other readers."""

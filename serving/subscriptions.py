@@ -22,8 +22,7 @@ from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.base.listening import Problem
 from ikebana.serving import parameters, reads, wire
 from ikebana.serving.parameters import time_of
-from ikebana.serving.permitted import Permitted
-from ikebana.serving.service import copies_read
+from ikebana.serving.service import Permitted, copies_read
 from ikebana.serving.view import (
     MOST_PAGE_BYTES,
     ArrangementView,

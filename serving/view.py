@@ -24,9 +24,9 @@ from ikebana.arrangements.rocks import LocalDamageError, prefix_end
 from ikebana.arrangements.shared_rocks import DatabaseView, EntryIterator
 from ikebana.codecs.diff import Times
 from ikebana.errors import ConfigError, IkebanaError
+from ikebana.processor.base.diff_reader import kind_of, refuse_mixed
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.texts import moment
-from ikebana.processor.topics.kinds_of_time import kind_of, refuse_mixed
 from ikebana.serving import layout
 from ikebana.serving.layout import CollectionSize, Meta, ValueCounts
 

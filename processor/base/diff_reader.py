@@ -13,6 +13,10 @@ updates depend on the facts alone, never on their order.  Memory is bounded by t
 facts: the reader forgets the facts of published times, and recognises their repetitions by the
 frontier.  So it ignores contradictions that come too late; two facts that contradict each other
 are an error only while one of them is still known.
+
+Times are of the clock, in milliseconds, or offsets: numbers of records (`time: offset`) and
+positions in a source's log.  Times of both kinds have no order that means anything, so nothing can
+be read as of a time of both.
 """
 
 from bisect import bisect_left, bisect_right
@@ -24,11 +28,19 @@ from typing import NamedTuple
 
 from ikebana.codecs import diff
 from ikebana.codecs.cdcv2 import Cdcv2Message, Fact, Progress, UpdateFacts
-from ikebana.codecs.diff import ProgressRecord
+from ikebana.codecs.diff import ProgressRecord, Times
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
 from ikebana.errors import IkebanaError, SourceError
 from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.texts import EPOCH_MS
+
+# A clock says less than this in the first three years after 1970 only.
+_OFFSETS = range(1, 10**11)
+_HINT = (
+    "Read the ones and the others by themselves. Pipelines with the same `time` (ingest or "
+    "offset) have times of one kind."
+)
 
 
 class ContradictionError(IkebanaError):
@@ -357,3 +369,44 @@ def _of(record: ProgressRecord) -> tuple[object, ...]:
 
 _time = itemgetter(2)
 _offset = itemgetter(5)
+
+
+class MixedTimesError(IkebanaError):
+    """Collections with times of different kinds are to be read together."""
+
+
+def kind_of(recorded: Times | None, upper: int) -> Times | None:
+    """The kind of a collection's times, as recorded, else by its frontier; None if unknown.
+
+    Versions that recorded nothing leave only the frontier's magnitude.
+
+    >>> kind_of("offset", 10**12), kind_of(None, 1_700_000_000_500), kind_of(None, 3)
+    ('offset', 'clock', 'offset')
+    """
+    if recorded is not None:
+        return recorded
+    return "clock" if upper in EPOCH_MS else "offset" if upper in _OFFSETS else None
+
+
+def mixed(kinds: Mapping[str, Times | None]) -> str | None:
+    """Say why collections cannot be read together, by their names; None if they can.
+
+    >>> mixed({"cities": "clock", "places": "offset", "empty": None})
+    'times of offset and of clock cannot be read together: offset of "places", clock of "cities"'
+    """
+    offsets, clocks = (
+        " and ".join(f'"{name}"' for name, kind in kinds.items() if kind == times)
+        for times in ("offset", "clock")
+    )
+    if not offsets or not clocks:
+        return None
+    return (
+        "times of offset and of clock cannot be read together: "
+        f"offset of {offsets}, clock of {clocks}"
+    )
+
+
+def refuse_mixed(kinds: Mapping[str, Times | None]) -> None:
+    """Refuse to read collections together.  Raises: MixedTimesError."""
+    if (words := mixed(kinds)) is not None:
+        raise MixedTimesError(words, hint=_HINT)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas
     from ikebana.processor.authoring.settings import Settings
     from ikebana.processor.building.handle import PipelineRun
-    from ikebana.processor.topics.literals import LiteralRecord
+    from ikebana.processor.engine.evaluate import LiteralRecord
 
 
 class Explained:

@@ -12,8 +12,7 @@ import msgspec
 
 from ikebana.arrangements.manifest import Manifest
 from ikebana.errors import FencedError
-from ikebana.processor.base.record_notes import Noted
-from ikebana.processor.base.rows import Tick, TimesReport
+from ikebana.processor.base.rows import Noted, Tick, TimesReport
 from ikebana.processor.base.sharding import Hot
 from ikebana.processor.base.transition import (
     NO_TRANSITION,

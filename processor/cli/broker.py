@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from ikebana.processor.kafka.broker import running
-from ikebana.processor.kafka.broker_jars import KAFKA_VERSION, jars_fetched
+from ikebana.processor.kafka.broker import KAFKA_VERSION, jars_fetched, running
 
 
 @click.command("broker")

@@ -11,8 +11,7 @@ import click
 
 from ikebana.errors import ConfigError
 from ikebana.processor.base.log_lines import note
-from ikebana.processor.base.machine import private_files
-from ikebana.processor.base.processes import on_signals
+from ikebana.processor.base.processes import on_signals, private_files
 from ikebana.processor.base.texts import suggestion
 from ikebana.processor.cli.connection import BROKERS, CONFIG, client_settings
 from ikebana.processor.cli.http_options import address, ready_within
@@ -78,8 +77,7 @@ def deliver_command(
     settings = client_settings(bootstrap_servers, config, of_file)
     chosen = _chosen(file, name, sinks)
 
-    from ikebana.delivering.delivery import DeliveredTopics, Delivery
-    from ikebana.delivering.sink_plan import sink_plan, types_in_topic
+    from ikebana.delivering.delivery import DeliveredTopics, Delivery, sink_plan, types_in_topic
     from ikebana.processor.kafka import following, reading_rights
 
     job = sink_plan(chosen, sinks[chosen], plan, types_in_topic(settings))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ikebana.errors import CheckpointError, ConfigError, IkebanaError, StateFileError
-from ikebana.processor.base.machine import private_files
+from ikebana.processor.base.processes import private_files
 from ikebana.processor.cli.connection import with_pipeline
 
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ def state_command(
     """
     # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.checkpoint.checkpoint import Checkpoint, existing
-    from ikebana.processor.spark import state_rows
+    from ikebana.processor.spark import keyed_operator
 
     if relocate:
         moved = Checkpoint(checkpoint).relocate()
         click.echo(f"checkpoint {moved.id} now lies at {moved.location}")
         return
     store, birth = existing(checkpoint)
-    manifests = state_rows.manifests(store, birth, batch)
+    manifests = keyed_operator.manifests(store, birth, batch)
     if reading is not None:
         _read(store, birth, manifests, reading)
         return
@@ -229,10 +229,10 @@ def rescale_command(checkpoint: str, *, shards: int, to: str) -> None:
 
     from ikebana.processor.checkpoint.checkpoint import Checkpoint, existing
     from ikebana.processor.checkpoint.rescale import rescaled
-    from ikebana.processor.spark import state_rows
+    from ikebana.processor.spark import keyed_operator
 
     old, birth = existing(checkpoint)
-    manifests = state_rows.manifests(old, birth)
+    manifests = keyed_operator.manifests(old, birth)
     total = sum(run.entries for manifest in manifests for run in manifest.runs)
     console = Console(stderr=True, highlight=False)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:

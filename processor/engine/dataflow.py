@@ -19,27 +19,25 @@ from ikebana.arrangements.store import PrefixStore, Store
 from ikebana.arrangements.update import Interval, Time
 from ikebana.codecs import canonical
 from ikebana.errors import RecordError
-from ikebana.processor.base.record_notes import (
-    MOST,
-    Noted,
-    NotedKind,
-    NotedRecord,
-    errors_noted,
-    merged,
-)
 from ikebana.processor.base.rows import (
+    MOST_NOTED,
     Columns,
     Errors,
     Facts,
     IgnoredMessages,
     KeyedUpdate,
+    Noted,
+    NotedKind,
+    NotedRecord,
     Records,
     TimesReport,
     Truncate,
     Updates,
     Upserts,
+    errors_noted,
     in_columns_of,
     keyed,
+    notes_added_up,
     times_of,
     updates_of,
 )
@@ -685,7 +683,7 @@ def _emitted(operators: Operators, hot: Sequence[Hot]) -> Emitted:
         intervals=flow.outputs,
         waiting=flow.waiting(),
         filled=operators.filled,
-        noted=merged([*flow.noted, *noted]),
+        noted=notes_added_up([*flow.noted, *noted]),
         replayed=Replayed(operators.complete_joins, large, operators.is_filled),
         written_before=flow.written_before(),
         hot=hot,
@@ -709,7 +707,7 @@ def _settle_errors(
     """Do with errors what the plan says, and note the last new ones."""
     errors = emitted[ERRORS]
     # There may be millions of them, of which a part lies in a file.
-    count, last = 0, deque[KeyedUpdate](maxlen=MOST)
+    count, last = 0, deque[KeyedUpdate](maxlen=MOST_NOTED)
     for update in errors:
         if update.diff > 0:
             if plan.on_error == "fail":

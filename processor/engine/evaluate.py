@@ -11,12 +11,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ikebana.arrangements.store import MemoryStore, Overlay
 from ikebana.arrangements.update import Interval, Update, consolidate
 from ikebana.codecs import canonical, diff
 from ikebana.codecs.diff import pack_times
+from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.output_messages import OutputMessage
 from ikebana.errors import ConfigError
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Records, Tick, Updates, add, unpack
@@ -33,17 +34,20 @@ from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import ERRORS, SOURCE_CLOCKS, Input, Output, Plan
 from ikebana.processor.planning.planner import Physical
 from ikebana.processor.topics import input_times
-from ikebana.processor.topics.formatting import progress_messages
+from ikebana.processor.topics.input_codec import needs_registry
 from ikebana.processor.topics.input_times import Coverage, ShardReports
 from ikebana.processor.topics.intake import UpdateIntake, intake_of
-from ikebana.processor.topics.literals import LiteralRecord as Record
-from ikebana.processor.topics.literals import greatest_time, listed, messages, require_readable
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.slices import Decoding
 from ikebana.processor.topics.source_transactions import SourceDating
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas
+
+LiteralRecord = tuple[Any, Any] | tuple[Any, Any, int] | tuple[Any, Any, int, int] | bytes
+"""(key, value[, time]); of an input of updates (key, value, time, diff); a message of CDCv2."""
+
+_LARGEST = 1 << 63
 
 
 class HasPlan(Protocol):
@@ -144,9 +148,9 @@ class OutputsWritten:
                     messages += formatted.messages
                     counts.update(formatted.times)
             interval = closed.get(name)
-            is_formatted = any(name in each.messages for each in emitted)
-            if is_formatted and interval is not None and interval.lower < interval.upper:
-                progress = progress_messages(output, interval.lower, interval.upper, counts)
+            facts = output.traits.facts if any(name in each.messages for each in emitted) else None
+            if facts is not None and interval is not None and interval.lower < interval.upper:
+                progress = facts().encode_progress(interval.lower, interval.upper, counts)
                 messages += [OutputMessage(None, value, []) for value in progress]
             self.times[name] += counts
             self.messages[name] += messages
@@ -271,7 +275,9 @@ class Evaluation:
         self._covered: dict[str, Coverage] = {}
         self._offset = 0
 
-    def advance(self, inputs: Mapping[str, Iterable[Record]], upper: int) -> UpdatesByOutput:
+    def advance(
+        self, inputs: Mapping[str, Iterable[LiteralRecord]], upper: int
+    ) -> UpdatesByOutput:
         """Take records and close all times before `upper`; see `evaluate` for the shapes.
 
         Records at or beyond `upper` wait until a later call closes their times.
@@ -344,14 +350,14 @@ class Evaluation:
         """The time before which the messages of CDCv2 are complete; None if there are none."""
         return min((each.frontier for each in self._covered.values()), default=None)
 
-    def _to_the_end(self, inputs: Mapping[str, Iterable[Record]]) -> UpdatesByOutput:
+    def _to_the_end(self, inputs: Mapping[str, Iterable[LiteralRecord]]) -> UpdatesByOutput:
         """Take records and close all times, also the later times at which updates are due."""
-        by_input = {name: listed(name, records) for name, records in inputs.items()}
+        by_input = {name: _listed(name, records) for name, records in inputs.items()}
         if any(s.event_time is not None or s.traits.kind == "facts" for s in self.plan.inputs):
             # The times of waiting records are known only after a first step at time 0.
             last = 0
         else:
-            last = 1 + max(map(greatest_time, by_input.values()), default=-1)
+            last = 1 + max(map(_greatest_time, by_input.values()), default=-1)
         result = self.advance(by_input, last)
         rest = self.finish() if self.covered is None else self.advance({}, self.covered)
         for name, updates in rest.items():
@@ -390,11 +396,13 @@ class Evaluation:
                 after[shard].append(row)
         return after
 
-    def _rows(self, source: Input, records: Iterable[Record]) -> Iterable[tuple[int, Records]]:
+    def _rows(
+        self, source: Input, records: Iterable[LiteralRecord]
+    ) -> Iterable[tuple[int, Records]]:
         """Decode records for their shards, as messages of one partition."""
         lower = min(self.frontiers.values(), default=0)
         each = self.plan.time == "offset"
-        incoming = messages(source, records, lower, self._offset + 1, each=each)
+        incoming = _as_messages(source, records, lower, self._offset + 1, each=each)
         self._offset += len(incoming)
         intake = self._intakes[source.name]
         if isinstance(intake, UpdateIntake) and source.traits.kind == "facts":
@@ -424,7 +432,7 @@ class Evaluation:
 
 def evaluate(
     pipeline: Plan | HasPlan,
-    inputs: Mapping[str, Iterable[Record]],
+    inputs: Mapping[str, Iterable[LiteralRecord]],
     upper: int | None = None,
     *,
     shards: int = 1,
@@ -494,3 +502,131 @@ def _updates(
         at = shard_of(NO_KEY if key is None else key, shards)
         add(rows[at], KeyedUpdate(key, value, time, change))
     return [(at, row) for at, row in enumerate(rows) if row.keys]
+
+
+def _as_messages(
+    source: Input, records: Iterable[LiteralRecord], lower: int, first_offset: int, *, each: bool
+) -> list[Message]:
+    """Records as messages at consecutive offsets, each with its time as the timestamp.
+
+    A record without a time has that of the record before it, or with `each` the time after it;
+    the first one has `lower`.
+    An update's diff is in its headers.  No time is before `lower`, unless the input has
+    event time.  Raises: ConfigError.
+    """
+    fields = 4 if source.traits.is_updates else 3
+    result: list[Message] = []
+    time = lower
+    for number, record in enumerate(_listed(source.name, records), 1):
+        where = f'record {number} of input "{source.name}"'
+        if isinstance(record, bytes) and source.traits.kind == "facts":
+            result.append(Message(first_offset + number - 1, None, record))
+            continue
+        before = time + (each and number > 1)
+        key, value, time, *rest = _fields(source, record, fields, before, where)
+        _require_integer(time, "time", where)
+        if source.event_time is None and time < lower:
+            raise ConfigError(
+                f"cannot evaluate {where}: time {time} lies before {lower}, which is closed",
+                hint="Give records of earlier times before their time is closed.",
+            )
+        headers = None
+        for change in rest:
+            _require_integer(change, "diff", where)
+            if change == 0:
+                raise ConfigError(f"cannot evaluate {where}: its diff is 0")
+            headers = diff.headers(time, change)
+        raw_key = as_message(source, "key", key, where)
+        raw_value = as_message(source, "value", value, where)
+        if rest and raw_value is None:
+            raw_value = b"null"
+        result.append(Message(first_offset + number - 1, raw_key, raw_value, headers, time))
+    return result
+
+
+def _listed(name: str, records: Iterable[LiteralRecord]) -> list[LiteralRecord]:
+    """The records of an input.  Raises: ConfigError, if there is nothing to iterate over."""
+    if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
+        raise ConfigError(
+            f'cannot evaluate input "{name}": its records are of type {type(records).__name__}',
+            hint="Give a list of records.",
+        )
+    return list(records)
+
+
+def _greatest_time(records: Iterable[Any]) -> int:
+    """The greatest time of records, of those that have one; -1 if none has."""
+    sized = (each for each in records if isinstance(each, tuple | list) and len(each) > 2)
+    return max((each[2] for each in sized if isinstance(each[2], int)), default=-1)
+
+
+def require_readable(source: Input, schemas: object) -> None:
+    """Refuse an input whose schemas nobody has given.  Raises: ConfigError."""
+    if schemas is None and needs_registry(source):
+        raise ConfigError(
+            f'cannot evaluate input "{source.name}": its messages are in Avro, and there are no '
+            "schemas",
+            hint="Give them by their ids: schemas={1: {...}}.",
+        )
+
+
+def as_message(
+    source: Input, part: Literal["key", "value"], data: Any, where: str
+) -> bytes | None:
+    """A key or value as a topic holds it; data other than bytes are written as JSON."""
+    if data is None or isinstance(data, bytes):
+        return data
+    traits = source.traits
+    by_value = part == "value" or traits.keys_alike
+    # Literal updates are JSON data, whatever encoding their topics have.
+    of_value = "json" if traits.is_updates else traits.encoding
+    if (of_value if by_value else source.key_format) != "json":
+        raise ConfigError(
+            f"cannot evaluate {where}: its {part} is of type {type(data).__name__}",
+            hint="Give bytes: only JSON data are written for you.",
+        )
+    try:
+        return canonical.encode(data)
+    except (ArithmeticError, RecursionError, TypeError, ValueError, DecodeError) as error:
+        problem = str(error) or type(error).__name__
+        raise ConfigError(
+            f"cannot evaluate {where}: its {part} cannot be written as JSON: {problem}",
+            hint="Give what a message could hold, or its bytes.",
+        ) from error
+
+
+def _fields(
+    source: Input, record: LiteralRecord, fields: int, before: int, where: str
+) -> tuple[Any, ...]:
+    shape = "(key, value, time, diff)" if fields == 4 else "(key, value) or (key, value, time)"
+    if not isinstance(record, tuple | list):
+        raise ConfigError(
+            f"cannot evaluate {where}: it is of type {type(record).__name__}",
+            hint=f"Records of {source.value_format} are {shape}.",
+        )
+    if fields == 3 and len(record) == 2:
+        return (*record, before)
+    if len(record) != fields:
+        problem = "it has a diff" if len(record) == 4 else f"it has {len(record)} fields"
+        raise ConfigError(
+            f"cannot evaluate {where}: {problem}",
+            hint=f"Records of {source.value_format} are {shape}."
+            + (" Only updates have diffs: a diff input takes them." if len(record) == 4 else ""),
+        )
+    return tuple(record)
+
+
+def _require_integer(number: object, what: str, where: str) -> None:
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise ConfigError(
+            f"cannot evaluate {where}: its {what} is of type {type(number).__name__}",
+            hint=f"A {what} is a whole number.",
+        )
+    least = 0 if what == "time" else -_LARGEST
+    if not least <= number < _LARGEST:
+        raise ConfigError(
+            f"cannot evaluate {where}: its {what} is {number}",
+            hint="Times are whole numbers from 0 on, below 2^63."
+            if what == "time"
+            else "A diff has 64 bits.",
+        )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ikebana.errors import CheckpointError
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.base import faults
+from ikebana.processor.base import processes
 from ikebana.processor.base.texts import counted, shown
 from ikebana.processor.checkpoint.checkpoint import (
     Birth,
@@ -256,10 +256,10 @@ class KafkaWorld:
                 "source.max_records_per_batch now"
             )
         self._on_step(f"dropping batch {batch} {words}: no shard has written it")
-        faults.point("before_dropped", batch)
+        processes.fault_point("before_dropped", batch)
         self._takeover.confirm(step.plan)
         self._checkpoint.layout(step.birth).drop(batch)
-        faults.point("after_dropped", batch)
+        processes.fault_point("after_dropped", batch)
 
     def _rescale(self, step: StartStep) -> None:
         """Rewrite the state for the new number of shards or tasks."""
@@ -279,11 +279,11 @@ class KafkaWorld:
 
         manifests = self._takeover.state.manifests
         reborn = rescaled(self._checkpoint, ran, manifests, shards, count, tasks=tasks)
-        faults.point("before_rescaled", ran.epoch)
+        processes.fault_point("before_rescaled", ran.epoch)
         self._takeover.confirm(step.plan)
         self._checkpoint.write(reborn)
         self._birth = reborn
-        faults.point("after_rescaled", ran.epoch)
+        processes.fault_point("after_rescaled", ran.epoch)
 
 
 class _UnfitError(Exception):

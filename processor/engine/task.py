@@ -40,7 +40,7 @@ from ikebana.arrangements.rocks import LocalDatabases, OpenDatabases
 from ikebana.arrangements.shard import opened
 from ikebana.codecs.diff import pack_times
 from ikebana.codecs.output_messages import Ids, OutputMessage, framed
-from ikebana.processor.base import faults
+from ikebana.processor.base import processes
 from ikebana.processor.base.rows import Records, Tick, pack, size_of, unpack
 from ikebana.processor.base.sharding import hop_chunks, owner_of
 from ikebana.processor.base.texts import shown
@@ -300,7 +300,7 @@ def _send(job: Job, producer: TransactionalProducer, computed: Computed, size: i
     with producer.transaction() as sender:
         counts = {}
         for output in plan.published:
-            faults.point("emit", batch, shard)
+            processes.fault_point("emit", batch, shard)
             counts[output.name] = (
                 producer.produce_messages(output.topic, _messages(job, emitted, output.name))
                 if output.name in emitted.messages
@@ -312,8 +312,8 @@ def _send(job: Job, producer: TransactionalProducer, computed: Computed, size: i
         computed.watch.lap("send")
         marker = _marker(job, computed, counts, size)
         transactions.produce_marker(sender, plan.markers_topic, marker)
-        faults.point("before_commit", batch, shard)
-    faults.point("after_commit", batch, shard)
+        processes.fault_point("before_commit", batch, shard)
+    processes.fault_point("after_commit", batch, shard)
     return marker
 
 

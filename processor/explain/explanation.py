@@ -17,10 +17,7 @@ from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joins.stages import arrangements
 from ikebana.processor.planning.kinds import kind_of
-from ikebana.processor.planning.plan import (
-    Output,
-    Plan,
-)
+from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.planning.planner import Physical
 
 MEANINGS = {

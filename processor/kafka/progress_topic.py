@@ -20,8 +20,6 @@ from ikebana.processor.kafka.transactions import TransactionalProducer, last_mes
 from ikebana.processor.planning import outputs
 from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Output, Plan
-from ikebana.processor.topics import kinds_of_time
-from ikebana.processor.topics.formatting import progress_messages
 
 
 def last_progress(
@@ -57,8 +55,10 @@ def publish(
     with driver.transaction() as producer:
         for output, record, times in batch:
             enqueue(producer, output.progress_topic, key=record.key(), value=record.encode())
-            for message in progress_messages(output, record.lower, record.upper, times):
-                enqueue(producer, output.topic, value=message)
+            if output.traits.facts is not None:
+                facts = output.traits.facts()
+                for message in facts.encode_progress(record.lower, record.upper, times):
+                    enqueue(producer, output.topic, value=message)
     return [closing.record for closing in batch]
 
 
@@ -141,7 +141,7 @@ def closings(
             if first.transition.freezes(output.name)
             else ends[output.topic],
             promise=outputs.promise(plan, output),
-            times=kinds_of_time.of_plan(plan),
+            times=plan.times,
             columns=dict(output_types(plan, output)),
             # An output that had closed no time gives up none.
             given_up=given_up if 0 < lower < given_up else 0,

@@ -19,16 +19,16 @@ from confluent_kafka import Message as KafkaMessage
 from ikebana.errors import IkebanaError, SourceError
 from ikebana.processor.authoring.proposing.formats import Sample
 from ikebana.processor.authoring.proposing.look import Look, look, new_columns, notices
+from ikebana.processor.base.diff_reader import kind_of, mixed
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.offsets import progress_topic
-from ikebana.processor.base.record_notes import MessagePlace
+from ikebana.processor.base.rows import MessagePlace
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.progress_topic import last_progress
 from ikebana.processor.kafka.reader import Range, RangeReader, timestamp_of
 from ikebana.processor.kafka.registry import Registry
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics.input_codec import needs_registry
-from ikebana.processor.topics.kinds_of_time import kind_of, mixed, of_input
 from ikebana.processor.topics.messages import Message
 
 _PARTITIONS = 8
@@ -247,7 +247,10 @@ def _of_times(plan: Plan, kafka: Mapping[str, str]) -> list[Notice]:
     diffs = [source for source in dated if source.traits.kind == "updates"]
     if not diffs or len(dated) == 1:
         return []
-    kinds = {source.name: of_input(source) for source in dated}
+    kinds = {
+        source.name: None if source.event_time is None else source.event_time.times
+        for source in dated
+    }
     try:
         with closing(RangeReader(kafka)) as reader:
             for source in diffs:

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import CheckpointError, SourceError
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.base import faults
+from ikebana.processor.base import processes
 from ikebana.processor.base.offsets import Positions, TopicInfo
 from ikebana.processor.checkpoint import recovering, takeover
 from ikebana.processor.checkpoint.checkpoint import (
@@ -232,7 +232,7 @@ def recover(plan: Plan, settings: Settings, left: Remains, checkpoint: Checkpoin
             retired = shard >= birth.shards
             marker = first_marker(birth, plan, shard)
             commit(replace(marker, incarnation=incarnation, retired=retired))
-    faults.point("before_recovered", birth.epoch)
+    processes.fault_point("before_recovered", birth.epoch)
     checkpoint.write(birth)
     return birth
 

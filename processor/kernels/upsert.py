@@ -41,8 +41,8 @@ import msgspec
 from ikebana.arrangements.store import EntryDict, PrefixStore, Store
 from ikebana.arrangements.update import Interval
 from ikebana.codecs.canonical import widened
-from ikebana.processor.base.record_notes import MOST
 from ikebana.processor.base.rows import (
+    MOST_NOTED,
     SOME_ROW,
     Columns,
     KeyedUpdate,
@@ -101,7 +101,7 @@ class Sequences:
 
     def __init__(self, part: PrefixStore) -> None:
         self.outdated = 0
-        self.places: deque[MessageRank] = deque(maxlen=MOST)
+        self.places: deque[MessageRank] = deque(maxlen=MOST_NOTED)
         self._part = part
 
     def counting(self, rows: Sequence[UpsertRow]) -> list[UpsertRow]:
@@ -464,7 +464,7 @@ class _Run:
         self.updates = Columns([], [], [], [])
         self.errors: list[KeyedUpdate] = []
         self.drift = 0
-        self.drifted: deque[MessageRank] = deque(maxlen=MOST)
+        self.drifted: deque[MessageRank] = deque(maxlen=MOST_NOTED)
         self._states = states
         self._columns = columns_of(self.updates)
         keys, values, times, diffs = self._columns

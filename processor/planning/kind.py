@@ -12,8 +12,7 @@ import msgspec
 
 from ikebana.arrangements.store import PrefixStore
 from ikebana.arrangements.update import Interval
-from ikebana.processor.base.record_notes import NotedKind
-from ikebana.processor.base.rows import KeyedUpdate, Truncate, Upserts
+from ikebana.processor.base.rows import KeyedUpdate, NotedKind, Truncate, Upserts
 from ikebana.processor.base.texts import suggestion
 from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.kernels.loop import Program

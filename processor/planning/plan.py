@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, cast
 import msgspec
 
 from ikebana.codecs.change import Column
+from ikebana.codecs.diff import Times
 from ikebana.codecs.formats import (
     FORMATS,
     OUTPUT_FORMATS,
@@ -103,6 +104,11 @@ class EventTime(msgspec.Struct, frozen=True):
         if self.ahead_ms is None or self.clock in LOG_CLOCKS:
             return None
         return now_ms + self.ahead_ms
+
+    @property
+    def times(self) -> Times:
+        """The kind of these times."""
+        return "offset" if self.clock in LOG_CLOCKS else "clock"
 
 
 # The names of a history's files end in one of these.
@@ -517,6 +523,14 @@ class Plan:
     def is_dated(self) -> bool:
         """Whether any input has its own times, which then are the times of batches."""
         return any(source.is_dated for source in self.inputs)
+
+    @property
+    def times(self) -> Times | None:
+        """The kind of its outputs' times; None if they come from topics of updates."""
+        if not self.is_dated:
+            return "clock" if self.time == "ingest" else "offset"
+        events = (source.event_time for source in self.inputs)
+        return next((event.times for event in events if event is not None), None)
 
     @property
     def transaction_topics(self) -> tuple[str, ...]:

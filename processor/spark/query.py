@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.base import faults
+from ikebana.processor.base import processes
 from ikebana.processor.base.processes import collect_now_and_then
 from ikebana.processor.base.texts import shown
 from ikebana.processor.checkpoint.checkpoint import Birth, CheckpointFiles
@@ -178,7 +178,7 @@ class ProgressSink:
         shards = sorted(marker.shard for marker in markers)
         assert shards == list(range(job.shards)), f"batch {batch}: markers of {shards}"
         assert {marker.batch for marker in markers} == {batch}, f"batch {batch}: {markers}"
-        faults.point("before_progress", batch)
+        processes.fault_point("before_progress", batch)
         if batch > self._published:
             records = progress_topic.publish(
                 job.plan,
@@ -191,7 +191,7 @@ class ProgressSink:
             )
             self._ends |= {record.topic: record.ends for record in records}
             self._published, self._new = batch, frozenset()
-        faults.point("after_progress", batch)
+        processes.fault_point("after_progress", batch)
         self._signals.write(reports_of(markers))
         if self._trimming is not None:
             self._trimming.after(markers)

@@ -54,8 +54,15 @@ from ikebana.processor.spark.workers import owners
 from ikebana.processor.spark.workers.network import Pickled, WorkerAddress
 from ikebana.processor.spark.workers.owners import PLACEMENT, HostAddress
 from ikebana.processor.topics import reclock, replays
-from ikebana.processor.topics.allowance import Allowance, Beats, Pace
-from ikebana.processor.topics.batch_selection import InputsState, MintingState, capped, reach
+from ikebana.processor.topics.batch_selection import (
+    Allowance,
+    Beats,
+    InputsState,
+    MintingState,
+    Pace,
+    capped,
+    reach,
+)
 from ikebana.processor.topics.input_times import ShardReports
 from ikebana.processor.topics.replays import OwnRange, ranges, read_in
 from ikebana.processor.topics.slices import Slice, slices
@@ -109,9 +116,9 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         self._reported: InputsState | None = None
         self._last_reports: ShardReports | None = None
         self._beats = Beats(config.heartbeat_s)
-        self._pace = Pace(config.interval_s)
+        self._pace = Pace(config.interval_s, time.monotonic)
         limits = config.max_records, reclock.MOST_HOPS
-        self._allowance = Allowance(config.plan, config.max_batch_s, *limits)
+        self._allowance = Allowance(config.plan, config.max_batch_s, *limits, time.monotonic)
 
     def initialOffset(self) -> dict[str, Any]:
         return self._config.start.to_json()

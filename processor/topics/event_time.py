@@ -17,8 +17,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ikebana.processor.base.offsets import Offsets, offset_in
-from ikebana.processor.base.record_notes import MOST
-from ikebana.processor.base.rows import Judged, TimesReport
+from ikebana.processor.base.rows import MOST_NOTED, Judged, TimesReport
 from ikebana.processor.planning.plan import EventTime, Input, Plan
 
 if TYPE_CHECKING:
@@ -209,7 +208,7 @@ def _latecomers(
         for at in range(len(stamps) - 1, -1, -1)
         if isinstance(time := stamps[at], int) and time < bounds[at].lower
     )
-    return list(islice(late, MOST))[::-1]
+    return list(islice(late, MOST_NOTED))[::-1]
 
 
 class _Checked(NamedTuple):

@@ -6,7 +6,7 @@ before these formats change keys.  For formats that need one value for a key, an
 cannot have more is written without state; any other is checked against state.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ikebana.arrangements.store import Store
@@ -26,9 +26,6 @@ from ikebana.processor.kernels import single_value
 from ikebana.processor.planning import outputs
 from ikebana.processor.planning.outputs import shape_of
 from ikebana.processor.planning.plan import Output, Plan
-
-# Well below what brokers take by default.
-_LARGEST_STATEMENT = 512 << 10
 
 
 class Formatted(NamedTuple):
@@ -100,15 +97,6 @@ def _facts(output: Output, codec: FactCodec, updates: Sequence[KeyedUpdate]) -> 
         else:
             record = violation_record(output.name, Violation(key, time, TOO_LARGE))
             errors.append(KeyedUpdate(None, record, time, 1))
-    written = codec.encode_updates(fitting, _LARGEST_STATEMENT)
+    written = codec.encode_updates(fitting)
     messages = [OutputMessage(None, value, []) for value in written]
     return Formatted(messages, errors, cdcv2.counts(fitting))
-
-
-def progress_messages(
-    output: Output, lower: int, upper: int, times: dict[int, int]
-) -> Iterator[bytes]:
-    """The progress messages that a format writes into the output's own topic."""
-    if output.traits.facts is not None:
-        counts = dict(sorted(times.items()))
-        yield from output.traits.facts().encode_progress(lower, upper, counts, _LARGEST_STATEMENT)

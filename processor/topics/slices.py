@@ -12,9 +12,9 @@ from zlib import crc32
 
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.offsets import offset_in
-from ikebana.processor.base.record_notes import MOST, Noted, NotedRecord
 from ikebana.processor.base.rows import (
     FIRST,
+    MOST_NOTED,
     NO_KEY,
     Errors,
     Facts,
@@ -22,6 +22,8 @@ from ikebana.processor.base.rows import (
     InSource,
     Judged,
     KeyedUpdate,
+    Noted,
+    NotedRecord,
     TimesReport,
     Truncate,
     Updates,
@@ -90,7 +92,7 @@ class Decoding:
         self._shards = [self._empty() for _ in range(shards)]
         self._errors: list[KeyedUpdate] = []
         self._ignored: Counter[str] = Counter()
-        self._latecomers: deque[tuple[int, int]] = deque(maxlen=MOST)
+        self._latecomers: deque[tuple[int, int]] = deque(maxlen=MOST_NOTED)
         self._greatest: int | None = None
         self._judged: tuple[int, int, bool] | None = None
         self._held = 0

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp
 
 from ikebana.errors import IkebanaError
 from ikebana.processor.base.listening import Listening
-from ikebana.processor.base.record_notes import MessagePlace
+from ikebana.processor.base.rows import MessagePlace
 from ikebana.processor.watching import front
 from ikebana.processor.watching.front import Front, beside, probing
 from ikebana.processor.watching.guard import (

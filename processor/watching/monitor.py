@@ -37,7 +37,7 @@ from ikebana.processor.authoring.deliver_section import DeliverSection
 from ikebana.processor.base import notices
 from ikebana.processor.base.fast_paths import FastPath, missed_owners
 from ikebana.processor.base.notices import Notice
-from ikebana.processor.base.record_notes import MessagePlace, Noted, NotedKind, NotedRecord
+from ikebana.processor.base.rows import MessagePlace, Noted, NotedKind, NotedRecord
 from ikebana.processor.checkpoint.edit_description import EditDescription
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.batch_selection import InputsState

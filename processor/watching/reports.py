@@ -17,7 +17,7 @@ from ikebana.errors import IkebanaError
 from ikebana.processor.base import log_lines
 from ikebana.processor.base.fast_paths import FastPath, in_words, missed_owners
 from ikebana.processor.base.notices import Notice
-from ikebana.processor.base.record_notes import Noted, merged
+from ikebana.processor.base.rows import Noted, notes_added_up
 from ikebana.processor.base.sharding import Hot, added_up
 from ikebana.processor.base.texts import counted, moment, shown
 from ikebana.processor.checkpoint.commits import Marker
@@ -170,7 +170,7 @@ def report(markers: list[Marker], seconds: float, *, owned: bool = True) -> Batc
         markers=markers,
         waiting=sum(marker.waiting for marker in markers),
         filling=_filling(markers),
-        noted=merged(each for marker in markers for each in marker.noted),
+        noted=notes_added_up(each for marker in markers for each in marker.noted),
         hot=added_up(each for marker in markers for each in marker.hot),
         owned=owned,
     )

@@ -3,7 +3,7 @@
 from cdc import canal, connect, maxwell, registry, rest_catalog
 from cdc.fetched import Unavailable, java
 from ikebana.errors import IkebanaError
-from ikebana.processor.kafka.broker_jars import jars
+from ikebana.processor.kafka.broker import jars
 
 
 def main() -> None:

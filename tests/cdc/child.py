@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL, Signals
 
-from ikebana.processor.kafka.broker_jars import end_of_log
+from ikebana.processor.kafka.broker import end_of_log
 
 # As for the embedded broker, a small process stands between and holds the reading end of
 # our pipe, whose end the kernel delivers also when we are killed.

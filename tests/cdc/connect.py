@@ -17,8 +17,7 @@ from cdc.child import Child
 from cdc.fetched import LOGGING, WORKER, Jar, fetched, java
 from cdc.mariadb import MariaDb
 from cdc.postgres import Postgres
-from ikebana.processor.kafka.broker import LOG4J_FILE, free_port
-from ikebana.processor.kafka.broker_jars import KAFKA_VERSION
+from ikebana.processor.kafka.broker import KAFKA_VERSION, LOG4J_FILE, free_port
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 AVRO = "io.apicurio.registry.utils.converter.AvroConverter"

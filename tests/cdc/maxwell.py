@@ -13,7 +13,7 @@ from cdc import child
 from cdc.compiled import compiled, compiler
 from cdc.fetched import Archive, fetched, java
 from cdc.mariadb import MariaDb
-from ikebana.processor.kafka.broker_jars import KAFKA_VERSION, jars
+from ikebana.processor.kafka.broker import KAFKA_VERSION, jars
 
 VERSION = "1.22.6"
 _JVM_OPTIONS = child.java_options(256, "-Dfile.encoding=UTF-8", "-Duser.timezone=UTC")

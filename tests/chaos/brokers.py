@@ -9,9 +9,8 @@ from pathlib import Path
 
 from chaos.proxy import Proxy
 from chaos.small_disks import small
-from ikebana.processor.base.machine import find_java
-from ikebana.processor.kafka.broker import Broker, free_port
-from ikebana.processor.kafka.broker_jars import jars
+from ikebana.processor.base.processes import find_java
+from ikebana.processor.kafka.broker import Broker, free_port, jars
 
 # Transactions that time out are aborted within a second of it.
 _QUICK = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}

@@ -17,8 +17,8 @@ from pathlib import Path
 from deploy import tools
 from deploy.charts import ROOT, Object, tool
 from deploy.container import Container, Image
-from ikebana.processor.base.machine import find_java
-from ikebana.processor.kafka.broker_jars import jars
+from ikebana.processor.base.processes import find_java
+from ikebana.processor.kafka.broker import jars
 
 COMPOSE = ROOT / "deploy" / "compose.yaml"
 # What the image of Apache Kafka does when it starts.

@@ -16,9 +16,8 @@ from typing import Any
 from pyarrow import fs
 
 from deploy import tools
-from ikebana.processor.base.machine import find_java
-from ikebana.processor.kafka.broker import free_port
-from ikebana.processor.kafka.broker_jars import fetched_once, retrieve
+from ikebana.processor.base.processes import find_java
+from ikebana.processor.kafka.broker import fetched_once, free_port, retrieve
 from support.pipeline_processes import Pipeline
 from support.waiting import wait_until
 

@@ -13,9 +13,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ikebana.errors import BrokerError, ConfigError
-from ikebana.processor.base.machine import find_java
-from ikebana.processor.kafka.broker import Broker, free_port, running
-from ikebana.processor.kafka.broker_jars import jars, jars_fetched
+from ikebana.processor.base.processes import find_java
+from ikebana.processor.kafka.broker import Broker, free_port, jars, jars_fetched, running
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka

@@ -20,8 +20,7 @@ from ikebana.codecs import cdcv2, cdcv2_avro, diff
 from ikebana.codecs.diff import ProgressRecord, SnapshotRecord
 from ikebana.codecs.errors import error_record
 from ikebana.processor.base import rows
-from ikebana.processor.base.record_notes import Noted, NotedRecord
-from ikebana.processor.base.rows import Judged, TimesReport, Updates
+from ikebana.processor.base.rows import Judged, Noted, NotedRecord, TimesReport, Updates
 from ikebana.processor.base.sharding import Hot
 from ikebana.processor.base.transition import Phase, ReadBackSpan, Rebuilding, Replayed, Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint

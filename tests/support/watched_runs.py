@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ikebana.processor.base.listening import Address, Listening, Tls
-from ikebana.processor.base.record_notes import Noted, NotedRecord, errors_noted
+from ikebana.processor.base.rows import Noted, NotedRecord, errors_noted
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching.answering import RecordLookup, serving
 from ikebana.processor.watching.guard import AccessLimits

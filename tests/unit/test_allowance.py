@@ -1,5 +1,6 @@
 """A batch reads less than settings allow, where more would take too long or too much memory."""
 
+import time
 from collections.abc import Callable
 from random import Random
 
@@ -8,7 +9,7 @@ from msgspec.structs import replace
 
 from ikebana import DeltaJoin, JoinInput
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
-from ikebana.processor.topics.allowance import FIRST, FIRST_JOINED, MOST_BYTES, Allowance
+from ikebana.processor.topics.batch_selection import FIRST, FIRST_JOINED, MOST_BYTES, Allowance
 from ikebana.processor.topics.source_offset import SourceOffset
 from support.clocks import Clock
 
@@ -220,7 +221,7 @@ def test_large_records_are_read_fewer_at_a_time() -> None:
 
 def test_a_start_that_goes_on_measures_nothing_before_its_first_batch() -> None:
     """The batch that a start finds was not timed by it."""
-    allowance = Allowance(PLAIN, 300.0, 250_000, 400)
+    allowance = Allowance(PLAIN, 300.0, 250_000, 400, time.monotonic)
     allowance.done(BEGIN, 10**12)
 
     assert allowance.records == FIRST

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ikebana.processor.topics.allowance import Beats
+from ikebana.processor.topics.batch_selection import Beats
 
 HOUR_MS = 3_600_000
 

@@ -15,7 +15,7 @@ from ikebana.errors import AwayError
 from ikebana.processor.authoring.deliver_section import DeliverSection
 from ikebana.processor.authoring.proposing.look import ColumnsSeen, UndeclaredColumn
 from ikebana.processor.base.notices import Notice
-from ikebana.processor.base.record_notes import MessagePlace, Noted
+from ikebana.processor.base.rows import MessagePlace, Noted
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.edit_description import EditDescription, FillSource, PartChange
 from ikebana.processor.kafka.records import Record

@@ -7,8 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import ikebana as ik
-from ikebana.delivering.delivery import DeliveryProbes, DeliveryProgress
-from ikebana.delivering.sink_plan import SinkPlan, sink_plan
+from ikebana.delivering.delivery import DeliveryProbes, DeliveryProgress, SinkPlan, sink_plan
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.authoring.pipeline import settings_for

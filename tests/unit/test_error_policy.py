@@ -11,14 +11,12 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Interval
 from ikebana.codecs.errors import error_record
 from ikebana.errors import RecordError
-from ikebana.processor.base.record_notes import NotedRecord
-from ikebana.processor.base.rows import KeyedUpdate, Upserts
+from ikebana.processor.base.rows import KeyedUpdate, NotedRecord, Upserts
 from ikebana.processor.engine import dataflow
 from ikebana.processor.engine.budget import GatheredUpdates
-from ikebana.processor.engine.evaluate import Evaluation
+from ikebana.processor.engine.evaluate import Evaluation, LiteralRecord
 from ikebana.processor.kernels import upsert
 from ikebana.processor.planning.plan import ERRORS, OnError
-from ikebana.processor.topics.literals import LiteralRecord
 
 PLAN = Plan(
     "p",

@@ -21,13 +21,12 @@ from ikebana import (
 from ikebana.codecs.formats import OutputFormat
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.engine.evaluate import Evaluation
+from ikebana.processor.engine.evaluate import Evaluation, LiteralRecord
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.explain.text import text
 from ikebana.processor.planning import outputs
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.topics.literals import LiteralRecord
 from support.cut_evaluations import cut_at_every_time
 
 ORDERS = Input(

@@ -8,8 +8,8 @@ import yaml
 
 from ikebana.delivering import iceberg
 from ikebana.delivering.columns import TargetColumn
+from ikebana.delivering.delivery import sink_plan
 from ikebana.delivering.sink import MODES, TargetTable
-from ikebana.delivering.sink_plan import sink_plan
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.authoring.deliver_section import DeliverSection, IcebergSection, Mode
 from support.doc_blocks import blocks

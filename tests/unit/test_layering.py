@@ -107,8 +107,6 @@ PURE = (
 NOT_PURE = (
     "processor/base/arrow_json.py",
     "processor/base/calls.py",
-    "processor/base/faults.py",
-    "processor/base/machine.py",
     "processor/base/listening.py",
     "processor/base/log_lines.py",
     "processor/base/processes.py",

@@ -5,7 +5,13 @@ from typing import Any, Literal
 import pytest
 
 from ikebana import Column, EventTime, Input, Output, Plan, Upsert
-from ikebana.processor.base.record_notes import MOST, Noted, NotedRecord, errors_noted, merged
+from ikebana.processor.base.rows import (
+    MOST_NOTED,
+    Noted,
+    NotedRecord,
+    errors_noted,
+    notes_added_up,
+)
 from ikebana.processor.engine.dataflow import Emitted
 from ikebana.processor.engine.testing.run import Run
 from ikebana.processor.watching.monitor import Notes
@@ -15,7 +21,7 @@ class NotingRun(Run):
     """A run that keeps what its batches have noted."""
 
     def _publish(self, batch: Any, emitted: list[Emitted]) -> None:
-        self.noted = merged(note for each in emitted for note in each.noted)
+        self.noted = notes_added_up(note for each in emitted for note in each.noted)
         super()._publish(batch, emitted)
 
 
@@ -48,7 +54,7 @@ def test_late_records_are_noted_with_how_late_they_are(mode: Literal["upsert", "
     assert noted.count == run.counted["late"]
     # The frontier is a second behind the greatest time.
     assert noted.records == tuple(
-        NotedRecord("in", 0, 2 + number, 19_000 - number) for number in range(8 - MOST, 8)
+        NotedRecord("in", 0, 2 + number, 19_000 - number) for number in range(8 - MOST_NOTED, 8)
     )
 
 

@@ -49,7 +49,7 @@ EXCUSED = {
         "may look into"
     ),
     **dict.fromkeys(
-        (f"processor/spark/workers/{name}.py: pickle" for name in ("owners", "messages")),
+        (f"processor/spark/workers/{name}.py: pickle" for name in ("owners", "network")),
         "only made, for those sockets",
     ),
     "processor/base/calls.py: ctypes": "it stops a thread of ours, and reads nothing",
@@ -59,7 +59,7 @@ EXCUSED = {
         "parts of google.protobuf, which may not be installed: those of a list of ours, and its "
         "well-known types, by names that are identifiers"
     ),
-    "delivering/sink_plan.py: import_module": "a sink of ours, by the table of targets",
+    "delivering/delivery.py: import_module": "a sink of ours, by the table of targets",
     "processor/spark/failures.py: import_module": (
         "a module of ours, which a failure of Spark's names as that of an error: ikebana.…"
     ),

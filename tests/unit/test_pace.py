@@ -2,7 +2,7 @@
 
 import pytest
 
-from ikebana.processor.topics.allowance import Pace
+from ikebana.processor.topics.batch_selection import Pace
 from ikebana.processor.topics.source_offset import SourceOffset
 from support.clocks import Clock
 

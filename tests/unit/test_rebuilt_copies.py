@@ -8,8 +8,7 @@ from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.processor.watching.guard import EVERYTHING
 from ikebana.serving.http_server import ServiceProbes
 from ikebana.serving.operations import Callers
-from ikebana.serving.permitted import Permitted
-from ikebana.serving.service import Service
+from ikebana.serving.service import Permitted, Service
 from support.served_topics import MemoryTopics, serving
 
 

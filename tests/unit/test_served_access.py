@@ -25,9 +25,8 @@ from ikebana.processor.cli.serve import serve_command
 from ikebana.processor.watching import guard
 from ikebana.processor.watching.console import PlanView
 from ikebana.processor.watching.guard import EVERYTHING, Access, AccessLimits, Grant, RateLimit
-from ikebana.serving.permitted import Permitted
 from ikebana.serving.reads import rows
-from ikebana.serving.service import Service
+from ikebana.serving.service import Permitted, Service
 from ikebana.serving.subscriptions import Position
 from ikebana.serving.view import ArrangementView, Bounds, Places, permitted_fields
 from ikebana.serving.wire import ARROW

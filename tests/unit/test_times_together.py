@@ -12,9 +12,9 @@ from ikebana import EventTime, Input, Output, Plan, Upsert
 from ikebana.codecs.diff import Times
 from ikebana.errors import AwayError, IkebanaError
 from ikebana.processor.base import log_lines
+from ikebana.processor.base.diff_reader import MixedTimesError, kind_of
 from ikebana.processor.cli.main import cli
 from ikebana.processor.kafka.following import Resume
-from ikebana.processor.topics.kinds_of_time import MixedTimesError, kind_of, of_plan
 from ikebana.serving.aligned import Follower, InMemory
 from ikebana.serving.service import Service
 from ikebana.serving.view import UnreadableTimeError
@@ -128,7 +128,7 @@ def test_a_plan_tells_the_kind_of_its_times(
     """Of those that it takes from topics of updates it knows nothing."""
     plan = Plan("p", (source,), (Upsert("u", "i"),), (Output("o", "u", "o"),), time=time)
 
-    assert of_plan(plan) == expected
+    assert plan.times == expected
 
 
 def test_before_the_first_closed_time_there_are_no_bounds(tmp_path: Path) -> None:

@@ -29,10 +29,12 @@ from ikebana.processor.engine.evaluate import (
     Attempt,
     HasPlan,
     OutputsWritten,
+    as_message,
     attempt,
     consolidated,
     plan_of,
     reports_of,
+    require_readable,
     schema_lookup,
 )
 from ikebana.processor.engine.testing.topics import Topics
@@ -45,7 +47,6 @@ from ikebana.processor.topics.batch_selection import MintingState
 from ikebana.processor.topics.event_time import Where
 from ikebana.processor.topics.input_times import InputTimes, ShardReports
 from ikebana.processor.topics.intake import Intake, UpdateIntake, intake_of
-from ikebana.processor.topics.literals import as_message, require_readable
 from ikebana.processor.topics.replays import retractions_of
 from ikebana.processor.topics.row_files import files_of
 from ikebana.processor.topics.slices import reading_of, rows_in, slices
