@@ -190,7 +190,7 @@ class Delivery:
         if (following := self._following) is not None:
             following.stop()
 
-    def standing(self) -> DeliveryProgress:
+    def progress(self) -> DeliveryProgress:
         """Return the progress; from any thread."""
         age = None if self._caught_up is None else time.monotonic() - self._caught_up
         return DeliveryProgress(
@@ -283,10 +283,10 @@ class DeliveryProbes(Collector):
     """Answers probes of one delivery; ready if everything that is closed was applied lately."""
 
     def __init__(
-        self, name: str, standing: Callable[[], DeliveryProgress], ready_within: float
+        self, name: str, progress: Callable[[], DeliveryProgress], ready_within: float
     ) -> None:
         self._name = name
-        self._standing = standing
+        self._progress = progress
         self._ready_within = ready_within
 
     def live(self) -> tuple[bool, str]:
@@ -295,19 +295,19 @@ class DeliveryProbes(Collector):
 
     def ready(self) -> tuple[bool, bytes]:
         """Return whether it is ready, and more about that as JSON."""
-        standing = self._standing()
-        age = standing.caught_up_s
-        good = not standing.waits and age is not None and age <= self._ready_within
-        reason = standing.waits or ("delivering" if good else "catching up")
+        progress = self._progress()
+        age = progress.caught_up_s
+        good = not progress.waits and age is not None and age <= self._ready_within
+        reason = progress.waits or ("delivering" if good else "catching up")
         body = {
             "ready": good,
             "reason": reason,
             "sink": self._name,
-            "upper": standing.upper,
-            "lag_seconds": lag_s(standing.upper, time.time_ns() // 1_000_000),
+            "upper": progress.upper,
+            "lag_seconds": lag_s(progress.upper, time.time_ns() // 1_000_000),
             "caught_up_seconds": None if age is None else round(age, 1),
-            "behind_offsets": standing.behind,
-            "updates": standing.updates,
+            "behind_offsets": progress.behind,
+            "updates": progress.updates,
         }
         return good, json.dumps(body, indent=2).encode() + b"\n"
 
@@ -317,14 +317,14 @@ class DeliveryProbes(Collector):
 
     def collect(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
         """Make all samples of this moment."""
-        standing = self._standing()
+        progress = self._progress()
         values: dict[str, float | None] = {
-            "updates": standing.updates,
-            "batches": standing.batches,
-            "frontier": standing.upper,
-            "lag_seconds": lag_s(standing.upper, time.time_ns() // 1_000_000),
-            "behind_offsets": standing.behind,
-            "caught_up_seconds": standing.caught_up_s,
-            "waits": bool(standing.waits),
+            "updates": progress.updates,
+            "batches": progress.batches,
+            "frontier": progress.upper,
+            "lag_seconds": lag_s(progress.upper, time.time_ns() // 1_000_000),
+            "behind_offsets": progress.behind,
+            "caught_up_seconds": progress.caught_up_s,
+            "waits": bool(progress.waits),
         }
         return families(METRICS, "sink", {self._name: values})

@@ -91,8 +91,8 @@ class ServiceProbes(Collector):
         good = live
         seen = self._views.names()
         for name in self._service.names():
-            meta, standing = self._service.view(name).meta, self._service.standing(name)
-            age = standing.caught_up_s
+            meta, progress = self._service.view(name).meta, self._service.progress(name)
+            age = progress.caught_up_s
             fresh = age is not None and age <= self._ready_within
             readable = meta.since < meta.upper
             if good and not (fresh and readable):
@@ -122,20 +122,20 @@ class ServiceProbes(Collector):
         return [*families(METRICS, "collection", values), subscribers]
 
     def _values(self, name: str) -> dict[str, float | None]:
-        view, standing = self._views.view(name), self._views.standing(name)
+        view, progress = self._views.view(name), self._views.progress(name)
         meta = view.meta
         since, upper = meta.bounds
         # Sizes would reveal hidden columns.
         is_whole = view.columns is None
         return {
-            "updates": standing.updates,
-            "batches": standing.batches,
+            "updates": progress.updates,
+            "batches": progress.batches,
             "since": since,
             "frontier": upper,
             "keys": meta.totals.keys,
             "bytes": meta.totals.bytes if is_whole else None,
-            "disk_bytes": standing.size if is_whole else None,
-            "caught_up_seconds": standing.caught_up_s,
+            "disk_bytes": progress.size if is_whole else None,
+            "caught_up_seconds": progress.caught_up_s,
             "lag_seconds": lag_of(view),
         }
 

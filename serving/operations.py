@@ -193,14 +193,14 @@ class Api:
         return Answer(await asyncio.to_thread(self._plan))
 
     def _served(self, view: ArrangementView) -> parameters.Served:
-        standing = self.views.standing(view.meta.topic)
-        caught_up = standing.caught_up_s
+        progress = self.views.progress(view.meta.topic)
+        caught_up = progress.caught_up_s
         return parameters.Served(
             reads.info(view),
             None if caught_up is None else round(caught_up, 3),
             lag_of(view),
-            standing.size if view.columns is None else None,
-            standing.updates,
+            progress.size if view.columns is None else None,
+            progress.updates,
         )
 
 
@@ -342,10 +342,10 @@ class Callers:
     def _samples(self) -> dict[str, HistorySample]:
         samples = {}
         for name in self.service.names():
-            standing = self.service.standing(name)
+            progress = self.service.progress(name)
             lag = lag_of(self.service.view(name))
             samples[name] = HistorySample(
-                standing.caught_up_s if lag is None else lag, standing.updates
+                progress.caught_up_s if lag is None else lag, progress.updates
             )
         return samples
 

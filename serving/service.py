@@ -118,9 +118,9 @@ class Service:
             raise unknown_collection(name, self.names())
         return followed.view()
 
-    def standing(self, name: str) -> CollectionProgress:
+    def progress(self, name: str) -> CollectionProgress:
         """Return the progress of a collection."""
-        return self._followed[name].standing()
+        return self._followed[name].progress()
 
     def pause(self, seconds: float) -> None:
         with self._changed:
@@ -203,7 +203,7 @@ class _Followed:
         view = self._arrangement.view()
         if view.meta.upper > layout.LEAST_TIME:
             return view
-        return replace(view, standing=self._words())
+        return replace(view, progress=self._words())
 
     def _words(self) -> str:
         """The progress with the topic before the first closed time, in words."""
@@ -218,7 +218,7 @@ class _Followed:
         # Without space nothing can be rebuilt; with space again, the copy is opened first.
         return None if self._full else self._database.damage
 
-    def standing(self) -> CollectionProgress:
+    def progress(self) -> CollectionProgress:
         caught_up = self._caught_up
         # While a copy is being replaced, the size is that of the former one.
         with suppress(LocalDamageError, ClosedError):
@@ -376,11 +376,11 @@ class Permitted:
         columns = self._grant.columns(name)
         return whole if columns is None else whole.of_columns(columns, self._places)
 
-    def standing(self, name: str) -> CollectionProgress:
+    def progress(self, name: str) -> CollectionProgress:
         """Return the progress of a collection that the reader may see."""
         if not self._grant.sees(name):
             raise unknown_collection(name, self.names())
-        return self._service.standing(name)
+        return self._service.progress(name)
 
     def pause(self, seconds: float) -> None:
         self._service.pause(seconds)

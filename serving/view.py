@@ -72,18 +72,18 @@ class UnreadableTimeError(IkebanaError):
 
 
 def unreadable(
-    collection: str, time: int, since: int, upper: int, standing: str = ""
+    collection: str, time: int, since: int, upper: int, progress: str = ""
 ) -> UnreadableTimeError:
     """Make the error for a time that is not readable.
 
-    `standing` describes the progress with the topic, if no time is closed yet.
+    `progress` describes the progress with the topic, if no time is closed yet.
     """
     asked = f" as of {moment(time)}"
     if upper == since:
         # A read of the newest time has no time to name.
         message = f'cannot read "{collection}": no time of it is closed yet'
         hint = "Wait until the collection has caught up with its topic."
-        message += f"; {standing}" if standing else ""
+        message += f"; {progress}" if progress else ""
         return UnreadableTimeError(message, hint, None, None, is_past=False)
     if upper < since:
         has = f"it can be read from time {moment(since)} on, and only times before "
@@ -195,7 +195,7 @@ class ArrangementView:
     database: DatabaseView
     meta: Meta
     """The metadata, in a view of some columns without sizes, which would reveal the others."""
-    standing: str = ""
+    progress: str = ""
     """The progress with its topic in words, as long as no time is closed."""
     columns: frozenset[str] | None = None
     """The columns of values that are shown; None: all of every value."""
@@ -222,7 +222,7 @@ class ArrangementView:
         """
         if not self.meta.since <= time < self.meta.upper:
             meta = self.meta
-            raise unreadable(meta.topic, time, meta.since, meta.upper, self.standing)
+            raise unreadable(meta.topic, time, meta.since, meta.upper, self.progress)
 
     def newest(self) -> int:
         """Return the greatest time that can be read.

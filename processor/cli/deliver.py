@@ -87,8 +87,8 @@ def deliver_command(
     with on_signals() as stopping, _answering(chosen, delivery, http, ready_within):
         stopping.finish_first(delivery.stop)
         delivery.run()
-    standing = delivery.standing()
-    note(f"{chosen}: delivered {standing.updates:,} updates, frontier {standing.upper}")
+    progress = delivery.progress()
+    note(f"{chosen}: delivered {progress.updates:,} updates, frontier {progress.upper}")
 
 
 def read(
@@ -137,7 +137,7 @@ def _answering(
     from ikebana.processor.watching.front import Front, beside, probes_alone
 
     front = Front(Listening(Address(*http)))
-    probes = DeliveryProbes(name, delivery.standing, ready_within)
+    probes = DeliveryProbes(name, delivery.progress, ready_within)
     app = probes_alone(lambda _: probes)
     with beside(front, app, app):
         note(f"serving {front.url}/metrics, /live and /ready", url=front.url)

@@ -54,7 +54,7 @@ class CurrentError(NamedTuple):
         return topic, partition, offset
 
 
-def standing(parts: Iterable[TopicPart]) -> list[CurrentError]:
+def current_errors(parts: Iterable[TopicPart]) -> list[CurrentError]:
     """Accumulate the parts of an error topic to the current errors, the newest last.
 
     A repeated error has the time of its last addition.
@@ -108,7 +108,7 @@ def errors_command(pipeline: "PipelineArgument", *, records: bool, as_json: bool
     try:
         reading.begin()
         with closing(reading.closed()) as parts:
-            errors = standing(parts)
+            errors = current_errors(parts)
         frontier = reading.frontier
     finally:
         reading.close()

@@ -252,7 +252,7 @@ def _copied(
         service = Service(request, open_topic, note)
         service.start()
         try:
-            while any(service.standing(name).caught_up_s is None for name in service.names()):
+            while any(service.progress(name).caught_up_s is None for name in service.names()):
                 if service.failure is not None:
                     raise service.failure
                 service.pause(0.1)

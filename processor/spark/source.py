@@ -229,10 +229,10 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
             last.upper,
             limit=None,
         )
-        standing = reached.standing(last.upper)
-        if standing != self._reported:
-            self._signals.write(standing)
-            self._reported = standing
+        state = reached.state(last.upper)
+        if state != self._reported:
+            self._signals.write(state)
+            self._reported = state
 
     def _look(self, last: SourceOffset) -> tuple[inputs.InputOffsets, MintingState]:
         """Look at the topics, and collect the input of `mint` for a batch after `last`."""

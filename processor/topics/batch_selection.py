@@ -113,7 +113,7 @@ class InputFrontiers(NamedTuple):
         least = min(self._open, default=None)
         return [name for name, at in self.awaited.items() if at == least]
 
-    def standing(self, upper: int) -> InputsState:
+    def state(self, upper: int) -> InputsState:
         """Describe this for people, in a pipeline that has closed all times before `upper`."""
         behind = {name: at + 1 for name, at in self.silent.items() if at is not None}
         return InputsState(

@@ -293,14 +293,14 @@ def of_trigger(trigger: TriggerReport) -> Iterator[MetricSample]:
             yield MetricSample(PHASE_SECONDS, (phase,), took_ms / 1000)
 
 
-def of_inputs(plan: Plan, standing: InputsState) -> Iterator[MetricSample]:
+def of_inputs(plan: Plan, inputs: InputsState) -> Iterator[MetricSample]:
     """Make the samples of the inputs with times of their own."""
-    for name, frontier in standing.frontiers.items():
+    for name, frontier in inputs.frontiers.items():
         yield MetricSample(INPUT_FRONTIER, (name,), frontier)
     for source in plan.inputs:
         if source.is_dated:
-            yield MetricSample(INPUT_SILENT, (source.name,), source.name in standing.silent)
-            yield MetricSample(INPUT_HOLDS, (source.name,), source.name in standing.held_by)
+            yield MetricSample(INPUT_SILENT, (source.name,), source.name in inputs.silent)
+            yield MetricSample(INPUT_HOLDS, (source.name,), source.name in inputs.held_by)
 
 
 def of_sinks(sinks: Mapping[str, SinkFigures]) -> Iterator[MetricSample]:

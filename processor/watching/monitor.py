@@ -400,7 +400,7 @@ class Monitor(Watcher):
         self._filling: Filling | None = None
         self._filled_keys = 0
         self._greatest = -1
-        self._standing: Callable[[], InputsState | None] = nothing
+        self._inputs: Callable[[], InputsState | None] = nothing
         self._notes, self._history, self._hot = Notes(), SampleHistory(), HotSeries()
         self._notices = Notices()
         self._last_edit = functools.cache(last_edit)
@@ -421,9 +421,9 @@ class Monitor(Watcher):
         if not start.precedes:
             self._to_come = None
         self._last_edit.cache_clear()
-        self._spark_ui, self._standing, self._waiting = (
+        self._spark_ui, self._inputs, self._waiting = (
             start.spark_ui,
-            start.standing,
+            start.inputs,
             start.waiting,
         )
         self._fast_paths = start.fast_paths
@@ -459,8 +459,8 @@ class Monitor(Watcher):
         """Record a finished batch of Spark, or None if there was nothing to do."""
         self._history.take(_now_ms(), lambda: samples(self.figures()))
         if trigger is None:
-            standing = self._standing()
-            self._health.idle(waits=standing is not None and standing.ahead)
+            inputs = self._inputs()
+            self._health.idle(waits=inputs is not None and inputs.ahead)
             return
         self._operators = trigger.frontiers
         self._take(metrics.of_trigger(trigger))
@@ -482,7 +482,7 @@ class Monitor(Watcher):
 
         The JSON also has the notices, and while an edit fills, its progress.
         """
-        verdict, lag_s, standing = self.ready(), self._health.lag_s, self._standing()
+        verdict, lag_s, inputs = self.ready(), self._health.lag_s, self._inputs()
         answer: dict[str, object] = {"ready": verdict.good, "reason": verdict.reason}
         answer["lag_seconds"] = None if lag_s is None else round(lag_s, 1)
         if self._fast_paths:
@@ -493,7 +493,7 @@ class Monitor(Watcher):
             answer["sinks"] = msgspec.to_builtins(self._sinks_stand())
         if self._plan.is_dated:
             answer["waiting_records"] = self._waiting
-            if not verdict.good and (words := held_words(standing, self._waiting)):
+            if not verdict.good and (words := held_words(inputs, self._waiting)):
                 answer["reason"] = f"{verdict.reason}; {words}"
         if (filling := self._filling) is not None:
             answer["reason"] = f"{answer['reason']}; {filling.words()}"
@@ -501,12 +501,12 @@ class Monitor(Watcher):
             answer["filling"] = {
                 name: getattr(figures, name) for name in ("part", "parts", "name", "keys")
             }
-        if standing is not None:
-            answer |= {"frontier": standing.upper, "held_by": standing.held_by}
+        if inputs is not None:
+            answer |= {"frontier": inputs.upper, "held_by": inputs.held_by}
             answer["inputs"] = {
                 source.name: {
-                    "frontier": standing.frontiers.get(source.name),
-                    "silent": source.name in standing.silent,
+                    "frontier": inputs.frontiers.get(source.name),
+                    "silent": source.name in inputs.silent,
                 }
                 for source in self._plan.inputs
                 if source.is_dated
@@ -573,8 +573,8 @@ class Monitor(Watcher):
     def _take_moment(self) -> None:
         self._take(metrics.of_moment(self._health, self._operators, self._outputs, _now_ms()))
         self._take(metrics.of_sinks(self._sinks_stand()))
-        if (standing := self._standing()) is not None:
-            self._take(metrics.of_inputs(self._plan, standing))
+        if (inputs := self._inputs()) is not None:
+            self._take(metrics.of_inputs(self._plan, inputs))
 
     def _take(self, samples: Iterable[MetricSample]) -> None:
         for metric, labels, value in samples:

@@ -36,7 +36,7 @@ def nothing() -> None:
 class RunStart(NamedTuple):
     """The facts about a started query, which has taken over the pipeline.
 
-    `standing` returns the latest frontiers of the inputs with times of their own; `waiting` is the
+    `inputs` returns the latest frontiers of those with times of their own, `waiting` is the
     number of records that already waited before this start.  A query that `precedes` runs the old
     plan, and another start then goes on with the plan.
     """
@@ -44,7 +44,7 @@ class RunStart(NamedTuple):
     checkpoint: str
     incarnation: int
     spark_ui: str | None = None
-    standing: Callable[[], InputsState | None] = nothing
+    inputs: Callable[[], InputsState | None] = nothing
     waiting: int = 0
     precedes: bool = False
     fast_paths: tuple[FastPath, ...] = ()
@@ -186,7 +186,7 @@ def _filling(markers: list[Marker]) -> Filling | None:
     return Filling(last.done, last.parts, last.name, share, sum(each.keys for each in fillings))
 
 
-def held_words(standing: InputsState | None, waiting: int) -> str | None:
+def held_words(inputs: InputsState | None, waiting: int) -> str | None:
     """Describe how many records wait for which inputs; None if none waits.
 
     >>> late = InputsState(40, {"orders": 90, "customers": 40}, [], ["customers"], ahead=True)
@@ -198,15 +198,15 @@ def held_words(standing: InputsState | None, waiting: int) -> str | None:
     count = f"{'at least ' if waiting >= MOST_COUNTED else ''}{waiting:,} records"
     verb = "wait" if waiting > 1 else "waits"
     count = count if waiting > 1 else "1 record"
-    if standing is None:
+    if inputs is None:
         return f"{count} {verb} for the frontier to pass their times"
-    if not standing.held_by:
+    if not inputs.held_by:
         return f"{count} {verb} for a record of a later time than all that were seen"
-    names = " and ".join(standing.held_by)
-    return f"{count} {verb} for {names} to come past {moment(standing.upper)}"
+    names = " and ".join(inputs.held_by)
+    return f"{count} {verb} for {names} to come past {moment(inputs.upper)}"
 
 
-def frontier_words(standing: InputsState) -> str:
+def frontier_words(inputs: InputsState) -> str:
     """Describe the frontier of each input.
 
     >>> state = InputsState(40, {"orders": 90, "names": 40}, ["names"], ["orders"], ahead=True)
@@ -215,11 +215,11 @@ def frontier_words(standing: InputsState) -> str:
     """
     words = [
         f"{name} is silent after {moment(at - 1)}"
-        if name in standing.silent
+        if name in inputs.silent
         else f"{name} is at {moment(at)}"
-        for name, at in standing.frontiers.items()
+        for name, at in inputs.frontiers.items()
     ]
-    words += [f"{name} is silent" for name in standing.silent if name not in standing.frontiers]
+    words += [f"{name} is silent" for name in inputs.silent if name not in inputs.frontiers]
     return ", ".join(sorted(words))
 
 
@@ -321,7 +321,7 @@ class BatchDisplay(Watcher):
         self._fast_paths: tuple[FastPath, ...] = ()
         self._hot = HotWarnings()
         self._said: set[tuple[str, str, str]] = set()
-        self._standing: Callable[[], InputsState | None] = nothing
+        self._inputs: Callable[[], InputsState | None] = nothing
 
     def __enter__(self) -> Self:
         if self._live:
@@ -347,7 +347,7 @@ class BatchDisplay(Watcher):
 
     def started(self, start: RunStart) -> None:
         """Say which of the fast paths are on, if that has changed since the last start."""
-        self._standing, self._waiting = start.standing, start.waiting
+        self._inputs, self._waiting = start.inputs, start.waiting
         if start.fast_paths and start.fast_paths != self._fast_paths:
             self._fast_paths = start.fast_paths
             self.say(f"{self._plan.name}: {in_words(start.fast_paths)}")
@@ -375,7 +375,7 @@ class BatchDisplay(Watcher):
             self._filled_keys += report.filling.keys
             line += f"; {report.filling.words()}, {self._filled_keys:,} keys so far"
         if report.waiting:
-            line += f"; {held_words(self._standing(), report.waiting)}"
+            line += f"; {held_words(self._inputs(), report.waiting)}"
         if self._task is not None:
             self._bar.tell(line)
             self._advance(self._task, report)
@@ -431,9 +431,9 @@ class BatchDisplay(Watcher):
             + (f"; {_listed(self._counted)}" if self._counted else "")
             + (f", frontier {moment(self._upper)}" if self._batches else "")
         )
-        standing = self._standing()
-        if words := held_words(standing, self._waiting):
-            where = f" ({frontier_words(standing)})" if standing is not None else ""
+        inputs = self._inputs()
+        if words := held_words(inputs, self._waiting):
+            where = f" ({frontier_words(inputs)})" if inputs is not None else ""
             self.say(f"{self._plan.name}: {words}{where}")
 
     def _due(self, report: BatchReport) -> bool:

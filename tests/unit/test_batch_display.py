@@ -139,10 +139,10 @@ def test_a_restart_is_told_with_its_cause(capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_run_ends_with_what_waits_and_why(capsys: pytest.CaptureFixture[str]) -> None:
     """What was read and is not published is not passed over, be it of this run or before."""
-    standing = InputsState(40, {"orders": 90, "customers": 40}, [], ["customers"], ahead=True)
+    inputs = InputsState(40, {"orders": 90, "customers": 40}, [], ["customers"], ahead=True)
     for batches in (0, 1):
         with BatchDisplay(PLAN, once=True) as display:
-            display.started(RunStart("c", 1, standing=lambda: standing, waiting=22))
+            display.started(RunStart("c", 1, inputs=lambda: inputs, waiting=22))
             for _ in range(batches):
                 counts = {"d": 0, "errors": 0}
                 display.batch(BatchReport(0, 0, 40, 22, 0, counts, {}, 0, 0.1, [], 22))

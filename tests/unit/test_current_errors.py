@@ -2,7 +2,7 @@
 
 from ikebana.codecs.errors import error_record
 from ikebana.processor.base.diff_reader import EarlierUpdates, PlacedUpdate
-from ikebana.processor.cli.errors import standing
+from ikebana.processor.cli.errors import current_errors
 
 
 def update(record: bytes, time: int, diff: int) -> PlacedUpdate:
@@ -14,7 +14,7 @@ def test_what_was_taken_back_does_not_stand() -> None:
     """What came again stands since then; the newest is last."""
     one = error_record("one", ("t", 1, 7), b"k", b"v")
     other = error_record("other", None, None, None)
-    found = standing(
+    found = current_errors(
         [
             EarlierUpdates([update(one, 1, 1), update(other, 2, 2)]),
             EarlierUpdates([update(one, 3, -1), update(other, 4, -1), update(one, 5, 1)]),

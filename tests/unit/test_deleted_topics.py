@@ -343,7 +343,7 @@ def test_a_server_ends_when_its_topic_is_deleted(
     service.start()
     try:
         wait_until(
-            lambda: service.standing(OUT).caught_up_s is not None, 20, "the topic is followed"
+            lambda: service.progress(OUT).caught_up_s is not None, 20, "the topic is followed"
         )
         assert service.failure is None
         for name in gone:

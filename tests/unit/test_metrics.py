@@ -246,12 +246,12 @@ EVENTS = Plan(
 HELD = InputsState(40, {"orders": 90, "customers": 40}, [], ["customers"], ahead=True)
 
 
-def waits(monitor: Monitor, standing: InputsState, greatest: int, waiting: int) -> None:
+def waits(monitor: Monitor, inputs: InputsState, greatest: int, waiting: int) -> None:
     """A batch has read up to a time, and its frontier is where inputs stand."""
-    monitor.started(RunStart("c", 1, standing=lambda: standing))
+    monitor.started(RunStart("c", 1, inputs=lambda: inputs))
     seen = replace(marker(0), seen=[TimesReport("orders", "orders", 0, greatest)])
     monitor.batch(report(seen)._replace(waiting=waiting))
-    upper = standing.upper
+    upper = inputs.upper
     monitor.trigger(TriggerReport(PHASES, {"order": upper}, BatchProgress(15, 15, upper, upper)))
 
 

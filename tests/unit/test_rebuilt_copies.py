@@ -43,6 +43,6 @@ def test_a_copy_that_is_built_again_is_not_ready_before_it_has_come_as_far(
         next(steps)
 
         assert not is_ready(service)
-        assert service.standing("out").caught_up_s is None
+        assert service.progress("out").caught_up_s is None
         assert len(list(steps)) == (2 if reason == "damaged" else 1)
         assert is_ready(service)
