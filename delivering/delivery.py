@@ -224,12 +224,12 @@ class Delivery:
                 return
             self._upper, self._waits = following.upper, ""
             for span in following.spans():
-                self._apply(span, begins=token is None)
+                self._apply(span, is_first=token is None)
                 token = span.token
 
-    def _apply(self, span: Span[Spooled], *, begins: bool) -> None:
+    def _apply(self, span: Span[Spooled], *, is_first: bool) -> None:
         lower, upper, updates, token, times = span
-        self._sink.apply(Batch(lower, upper, token, updates, begins=begins, times=times))
+        self._sink.apply(Batch(lower, upper, token, updates, is_first=is_first, times=times))
         self._upper = upper
         self._batches += 1
         self._updates += sum(each.count() for each in updates.values())

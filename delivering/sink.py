@@ -158,7 +158,7 @@ class TargetTable:
 class Batch:
     """All updates of all tables with times in `[lower, upper)`, and the token after them.
 
-    The first batch `begins`: it has all times before `upper`, nothing was applied before it, and a
+    The batch that `is_first` has all times before `upper`, nothing was applied before it, and a
     target without transactions deletes remains of an earlier attempt.  `times` is the kind of
     times (milliseconds of a clock, or offsets), if the topics have it.
     """
@@ -170,13 +170,13 @@ class Batch:
         token: str,
         updates: Mapping[str, Spooled],
         *,
-        begins: bool,
+        is_first: bool,
         times: Times | None = None,
     ) -> None:
         self.lower = lower
         self.upper = upper
         self.token = token
-        self.begins = begins
+        self.is_first = is_first
         self.times = times
         self._updates = updates
 
