@@ -182,8 +182,7 @@ def rows_over(
         _forget()
         raise
     except UnicodeDecodeError as error:
-        # Messages quote a part of a long text, which may end within a character.
-        raise duckdb.Error(error.object.decode(errors="replace")) from None
+        raise _with_all_of(error) from None
     except duckdb.InterruptException:
         if not calls.was_stopped():
             raise
@@ -256,7 +255,14 @@ def rows_of(sql: str, *parameters: str | Sequence[str | None]) -> list[tuple[Any
     except BROKEN:
         _forget()
         raise
+    except UnicodeDecodeError as error:
+        raise _with_all_of(error) from None
     return rows
+
+
+def _with_all_of(error: UnicodeDecodeError) -> duckdb.ConversionException:
+    """DuckDB's error about a value that its message quotes: bytes, or a part of a long text."""
+    return duckdb.ConversionException(error.object.decode(errors="replace"))
 
 
 def without_data(error: Exception) -> str:
