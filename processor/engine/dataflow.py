@@ -655,7 +655,8 @@ def advance(
         operators.fill(flow.editing)
     _move(plan, operators, rows)
     emitted = _emitted(operators, [*hot_keys(rows), *flow.budget.hot()])
-    parts.release(store, beside.released)
+    if beside.released:
+        parts.release(store, beside.released)
     return emitted
 
 
