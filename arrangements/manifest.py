@@ -1,8 +1,8 @@
 """A manifest: the list of runs that make up a shard at a version.
 
-It is authoritative, and is stored in Spark's state row of the shard and in the Kafka marker.
-Each state has an id.  A local copy can be brought up to date only if the id of its state is among
-those of the manifest's `runs`.  Version numbers only order and name files.
+It is authoritative, and is stored in Spark's state row of the shard and in the Kafka commit
+record.  Each state has an id.  A local copy can be brought up to date only if the id of its state
+is among those of the manifest's `runs`.  Version numbers only order and name files.
 """
 
 from collections.abc import Sequence

@@ -5,9 +5,9 @@
 
 A pipeline of one upsert runs as `ikebana run`; records are sent for one batch at a time, and
 those for the next one when it is committed.  The first batches are not counted.  Parts are
-those of Spark (its progress report) and of the shards' tasks (their markers), from the metrics;
-CPU is that of each thread in /proc; programs are those that Hadoop runs by name.  The broker
-is not counted.  The tables are in Markdown.
+those of Spark (its progress report) and of the shards' tasks (their commit records), from the
+metrics; CPU is that of each thread in /proc; programs are those that Hadoop runs by name.  The
+broker is not counted.  The tables are in Markdown.
 """
 
 import argparse

@@ -29,7 +29,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ikebana import Input, Output, Upsert
 from ikebana.arrangements.manifest import Manifest
 from ikebana.processor.base.rows import Tick, pack
-from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.checkpoint.commits import CommitRecord
 from ikebana.processor.kafka import broker, client, progress_topic, transactions
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.plan import Plan
@@ -149,7 +149,7 @@ class Steps:
             (Output("out", "current", f"{self._name}.out"),),
         )
         admin = AdminClient({**self._kafka, "log_level": 0})
-        wanted = {self.plan.markers_topic: shards + 1}
+        wanted = {self.plan.commits_topic: shards + 1}
         for output in self.plan.published:
             wanted |= {output.topic: 4, output.progress_topic: 1}
         new = [NewTopic(name, count, 1) for name, count in wanted.items()]
@@ -195,9 +195,9 @@ class Steps:
             for shard in range(self._shards)
         ]
         found[_COMMITS] = self._took(lambda: self._commit(owners))
-        markers = [self._marker(shard) for shard in range(self._shards)]
+        commits = [self._commit_record(shard) for shard in range(self._shards)]
         found["progress"] = self._took(
-            lambda: progress_topic.publish(self.plan, driver, self._admin, markers) and None
+            lambda: progress_topic.publish(self.plan, driver, self._admin, commits) and None
         )
         return found
 
@@ -205,12 +205,12 @@ class Steps:
         """Commit each shard's batch, one after the other."""
         self._batch += 1
         for shard, owner in enumerate(owners):
-            marker = self._marker(shard)
+            commit = self._commit_record(shard)
             with owner.transaction() as producer:
-                transactions.produce_marker(producer, self.plan.markers_topic, marker)
+                transactions.produce_commit(producer, self.plan.commits_topic, commit)
 
-    def _marker(self, shard: int) -> Marker:
-        return Marker(
+    def _commit_record(self, shard: int) -> CommitRecord:
+        return CommitRecord(
             checkpoint=self._name,
             epoch=0,
             incarnation=1,

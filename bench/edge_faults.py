@@ -429,7 +429,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:keys rows with another key stay in their shards": (
         BY_KEY,
         "processor/planning/planner.py",
-        'and any(hop for _, hop in inlet_paths(plan, Inlet("", output.source, ())))',
+        'and any(exchange for _, exchange in inlet_paths(plan, Inlet("", output.source, ())))',
         "and not output",
     ),
     "edge:keys an alias is another row": (
@@ -744,8 +744,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:cluster what shards reported before a rescaling is lost": (
         "tests/unit/test_of_a_batch.py::test_shards_that_are_gone",
         "processor/checkpoint/commits.py",
-        "    of_batch = [marker for marker in markers if marker.batch == batch]\n",
-        "    of_batch = [m for m in markers if m.batch == batch and not m.retired]\n",
+        "    of_batch = [commit for commit in commits if commit.batch == batch]\n",
+        "    of_batch = [m for m in commits if m.batch == batch and not m.retired]\n",
     ),
     "edge:cluster executors are asked for after one long batch": (
         "tests/unit/test_scaling.py",

@@ -72,7 +72,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: filled while a join of before is on its way": (
         JOINED,
         _FLOW,
-        "any(is_of_old_plan(name) for name in self.hops)",
+        "any(is_of_old_plan(name) for name in self.exchanges)",
         "False",
     ),
     "edit: an output that changes goes on while it is filled": (

@@ -54,7 +54,7 @@ from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.processes import exempt_objects
 from ikebana.processor.base.rows import Records, pack, unpack
-from ikebana.processor.base.sharding import hop_chunks, owner_of
+from ikebana.processor.base.sharding import exchange_chunks, owner_of
 from ikebana.processor.engine.dataflow import Beside, Emitted, advance
 from ikebana.processor.engine.testing.run import Run, Unfinished
 from ikebana.processor.planning.plan import Plan
@@ -145,7 +145,7 @@ class Shards(Run):
                 self._manifests[shard] = store.commit(after.batch, _RETAINED)
                 context.__exit__(None, None, None)
             with self._costs.of("send"):
-                for _, row in hop_chunks(emitted.hops, len(rows)):
+                for _, row in exchange_chunks(emitted.exchanges, len(rows)):
                     pack(row)
             made.append(emitted)
         self._unfinished = None
@@ -176,7 +176,7 @@ class Shards(Run):
                 for shard, chunk in reading.finish():
                     rows[shard].append(chunk)
         for shard, own in enumerate(rows):
-            begin, end = (of.hops.get(shard, 0) for of in (batch.before, batch.after))
+            begin, end = (of.exchanges.get(shard, 0) for of in (batch.before, batch.after))
             own += self._exchange[shard][begin:end]
         return rows
 

@@ -244,7 +244,7 @@ def _bars(name: str, bars: Sequence[tuple[str, Sequence[float]]]) -> None:
 
 def _line(name: str, of: str, figure: str, points: Sequence[tuple[Any, float]]) -> None:
     def draw(axes: Any) -> None:
-        axes.plot([str(at) for at, _ in points], [value for _, value in points], marker="o")
+        axes.plot([str(at) for at, _ in points], [value for _, value in points], commit="o")
         axes.set_ylim(bottom=0)
         axes.set_xlabel(of)
         axes.set_ylabel(figure)

@@ -26,7 +26,7 @@ from ikebana.arrangements.store import MemoryStore, Overlay
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.processes import exempt_objects
 from ikebana.processor.base.rows import Records, Upserts
-from ikebana.processor.base.sharding import hop_chunks
+from ikebana.processor.base.sharding import exchange_chunks
 from ikebana.processor.engine import dataflow
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning import planner, progress
@@ -93,14 +93,14 @@ class Shard:
         results = 0
         while rows or any(at < upper for at in self._frontiers.values()):
             after = progress.advance_frontiers(
-                self._edges, self._frontiers, upper, all_hops=True, frozen=()
+                self._edges, self._frontiers, upper, all_exchanges=True, frozen=()
             )
             intervals = {name: Interval(self._frontiers[name], at) for name, at in after.items()}
             overlay, self._frontiers = Overlay(self._store), after
             emitted = dataflow.advance(self._plan, overlay, rows, intervals, self._physical)
             # As a sink does, one after the other.
             results += sum(1 for _ in emitted.updates["out"])
-            rows = [row for _, row in hop_chunks(emitted.hops, 1)]
+            rows = [row for _, row in exchange_chunks(emitted.exchanges, 1)]
             for key, value in overlay.changes.items():
                 if value is None:
                     self._store.delete(key)

@@ -116,7 +116,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "once=not completes",
         "once=False",
     ),
-    "updates without a key do not hop": (
+    "updates without a key are not exchanged": (
         f"{JOINS}::test_updates_without",
         "processor/base/sharding.py",
         "        placed = keyless if key is None else key\n",
@@ -183,13 +183,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "last.batch != tick.batch - 1",
         "last.batch > tick.batch",
     ),
-    "a marker of another offset is adopted": (
+    "a commit of another offset is adopted": (
         BATCH,
         _TASK,
         "if (last.offset, last.plan) == (tick.offset, tick.plan):",
         "if last.plan == tick.plan:",
     ),
-    "a marker of another plan is adopted": (
+    "a commit of another plan is adopted": (
         BATCH,
         _TASK,
         "if (last.offset, last.plan) == (tick.offset, tick.plan):",
@@ -270,14 +270,14 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "one shard that has told is enough": (
         BATCH,
         "processor/checkpoint/commits.py",
-        "if all(marker.batch == batch for marker in present)",
-        "if any(marker.batch == batch for marker in present)",
+        "if all(commit.batch == batch for commit in present)",
+        "if any(commit.batch == batch for commit in present)",
     ),
-    "markers of any batch tell of hydration": (
+    "commits of any batch tell of hydration": (
         BATCH,
         "processor/checkpoint/commits.py",
-        "for marker in present)\n        else NOTHING_REPLAYED,\n",
-        "for marker in ())\n        else NOTHING_REPLAYED,\n",
+        "for commit in present)\n        else NOTHING_REPLAYED,\n",
+        "for commit in ())\n        else NOTHING_REPLAYED,\n",
     ),
     "transactional ids without the checkpoint's": (
         CLIENTS,
@@ -285,7 +285,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         '{TRANSACTIONS}{checkpoint}-{shard}"',
         '{TRANSACTIONS}-{shard}"',
     ),
-    "the markers topic has retention": (
+    "the commits topic has retention": (
         CLIENTS,
         "processor/kafka/transactions.py",
         '"cleanup.policy": "compact",',
@@ -300,14 +300,14 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "progress counts the first shard only": (
         BATCH,
         "processor/kafka/progress_topic.py",
-        "for marker in batch),",
-        "for marker in batch[:1]),",
+        "for commit in batch),",
+        "for commit in batch[:1]),",
     ),
     "times are those of the first shard only": (
         BATCH,
         "processor/kafka/progress_topic.py",
-        "        for marker in batch:\n",
-        "        for marker in batch[:1]:\n",
+        "        for commit in batch:\n",
+        "        for commit in batch[:1]:\n",
     ),
     "any end of the partition ends a range": (
         CLIENTS,
@@ -355,11 +355,11 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         STEPS,
         _TAKE,
         "    brokers.hold_lease()\n"
-        "    before = history(plan, birth, brokers, look, fences=True)\n",
-        "    before = history(plan, birth, brokers, look, fences=True)\n"
+        "    before = history(plan, metadata, brokers, look, fences=True)\n",
+        "    before = history(plan, metadata, brokers, look, fences=True)\n"
         "    brokers.hold_lease()\n",
     ),
-    "a marker beyond the log": (STARTING, _START, "if marker.batch > logged.batch:", "if False:"),
+    "a commit beyond the log": (STARTING, _START, "if commit.batch > logged.batch:", "if False:"),
     "progress beyond the log": (
         STARTING,
         _START,
@@ -381,25 +381,25 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "an output of another checkpoint": (
         STARTING,
         _START,
-        "if last is not None and last.checkpoint != birth.id:",
+        "if last is not None and last.checkpoint != metadata.id:",
         "if False:",
     ),
-    "markers behind the commit log": (
+    "commits behind the commit log": (
         STARTING,
         _START,
-        "if marker.batch < logged.committed:",
+        "if commit.batch < logged.committed:",
         "if False:",
     ),
-    "no markers at all": (
+    "no commits at all": (
         STARTING,
         _START,
-        "if committed >= history.birth.first_batch:",
+        "if committed >= history.metadata.first_batch:",
         "if False:",
     ),
     "a last batch of another offset": (
         STARTING,
         _START,
-        "and marker.offset != logged.offset.digest()",
+        "and commit.offset != logged.offset.digest()",
         "and False",
     ),
     "another plan while updates are on their way": (
@@ -420,25 +420,25 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "return Phase.FILL in NEXT[self.phase]",
         "return Phase.FILL in NEXT[self.phase] or self.phase is Phase.JOIN",
     ),
-    "a marker of another checkpoint": (
+    "a commit of another checkpoint": (
         STARTING,
         _START,
-        "if marker.checkpoint != birth.id or marker.epoch > birth.epoch:",
+        "if commit.checkpoint != metadata.id or commit.epoch > metadata.epoch:",
         "if False:",
     ),
-    "the marker is read before the shard is fenced": (
+    "the commit is read before the shard is fenced": (
         STEPS,
         _TAKE,
-        "        commit = brokers.fence(first.shard)\n"
-        "        claimed = claim(first, brokers.last_marker(first.shard), incarnation)\n",
-        "        claimed = claim(first, brokers.last_marker(first.shard), incarnation)\n"
-        "        commit = brokers.fence(first.shard)\n",
+        "        write = brokers.fence(first.shard)\n"
+        "        claimed = claim(first, brokers.last_commit(first.shard), incarnation)\n",
+        "        claimed = claim(first, brokers.last_commit(first.shard), incarnation)\n"
+        "        write = brokers.fence(first.shard)\n",
     ),
-    "shards are not fenced before their markers are read": (
+    "shards are not fenced before their commits are read": (
         STEPS,
         _TAKE,
-        "        brokers.fence(shard)\n        markers[shard]",
-        "        markers[shard]",
+        "        brokers.fence(shard)\n        commits[shard]",
+        "        commits[shard]",
     ),
     "a shard that fences us while we claim it is let go": (
         STEPS,
@@ -521,13 +521,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "sources are read in a batch that takes a portion": (
         MINTING,
         _RECLOCK,
-        "        if not self.hops.all or (finishes and (edit.fills or plan.is_dated)):",
+        "        if not self.exchanges.all or (finishes and (edit.fills or plan.is_dated)):",
         "        if finishes and (edit.fills or plan.is_dated):",
     ),
-    "hydration goes on while hops are left": (
+    "hydration goes on while exchanges are left": (
         MINTING,
         _RECLOCK,
-        "takes=(bool(self.joins) or edit.fills) and all_hops",
+        "takes=(bool(self.joins) or edit.fills) and all_exchanges",
         "takes=bool(self.joins) or edit.fills",
     ),
     "what a join has begun with counts as shown": (
@@ -539,13 +539,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "results of before stay in the shards of their last lookups": (
         EDITED_JOINS,
         "processor/engine/editing.py",
-        "            if inlet in branch.hops:\n",
+        "            if inlet in branch.exchanges:\n",
         "            if False:\n",
     ),
-    "a join has begun while hops are left": (
+    "a join has begun while exchanges are left": (
         MINTING,
         _RECLOCK,
-        "look.replayed.joins if hops.all else ()",
+        "look.replayed.joins if exchanges.all else ()",
         "look.replayed.joins",
     ),
     "portions rounded down": (
@@ -561,7 +561,7 @@ HARMLESS = {
     "far updates are held in blocks": "`hold.step` and `hold.step_in_blocks` let out the same "
     "updates (tests/property/test_hold.py); which is quicker depends on how far they are.",
     "who has proposed validates, too": "a value that a candidate has proposed is one that it has: "
-    "its validation drops nothing, and costs a hop.",
+    "its validation drops nothing, and costs an exchange.",
     "reads those at the lower, too (>= lower)": "a diff topic is read when its frontier is beyond "
     "the lower, so that a later record says what is read; the one at the lower says nothing then.",
 }

@@ -46,7 +46,7 @@ from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.processes import exempt_objects
 from ikebana.processor.base.rows import Records, Upserts
-from ikebana.processor.base.sharding import hop_chunks
+from ikebana.processor.base.sharding import exchange_chunks
 from ikebana.processor.engine import dataflow
 from ikebana.processor.kafka import broker
 from ikebana.processor.planning import planner, progress
@@ -391,13 +391,13 @@ class Day:
         self._frontiers = dict.fromkeys(self._edges, 0)
         self._batches = Batches(folder)
         self._choice = random.Random(1)
-        self._hops: list[Records] = []
+        self._exchanges: list[Records] = []
         self.files: list[tuple[int, int]] = []
 
     def batch(self, at: int) -> float:
         """Run a batch; return the CPU seconds that it took."""
         upper = (at + 1) * _TICK_MS
-        rows = [*self._hops, self._orders(at, upper - 1)]
+        rows = [*self._exchanges, self._orders(at, upper - 1)]
         if at == 0:
             rows.append(_customers(upper - 1))
         after = progress.advance_frontiers(self._edges, self._frontiers, upper)
@@ -406,7 +406,7 @@ class Day:
 
         def kernel(store: Store) -> int:
             made = dataflow.advance(self._plan, store, rows, intervals, self._physical)
-            self._hops = [row for _, row in hop_chunks(made.hops, 1)]
+            self._exchanges = [row for _, row in exchange_chunks(made.exchanges, 1)]
             return 0
 
         self._batches.run(kernel)

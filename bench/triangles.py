@@ -47,7 +47,7 @@ class _Counting(Evaluation):
     sent = 0
 
     def _step(self, rows: list[Any], frontiers: dict[str, int]) -> Any:
-        self.sent += sum(len(row.keys) for row in rows if getattr(row, "hop", False))
+        self.sent += sum(len(row.keys) for row in rows if getattr(row, "exchange", False))
         return super()._step(rows, frontiers)
 
 

@@ -4,7 +4,7 @@
     python bench/upsert.py throughput --records 200000 --keys 20000
     python bench/upsert.py latency
     python bench/upsert.py sparse
-    python bench/upsert.py reduce              how many keys have each value, a hop away
+    python bench/upsert.py reduce              how many keys have each value, an exchange away
 
 A broker of its own is started, and its cost is not counted; everything that `ikebana
 run` starts is.  A table is printed, and the figures with the machine are written to
@@ -162,7 +162,7 @@ def throughput(servers: str, folder: Path, args: argparse.Namespace) -> list[dic
 
 
 def reduced(servers: str, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
-    """How many keys have each of 1,000 values: an upsert, a hop, a reduction by another key."""
+    """How many keys have each of 1,000 values: an upsert, then a reduction by another key."""
     topic, name = "bench-reduce-input", "bench-reduce"
     generate.make_topic(servers, topic)
     generate.fill(servers, topic, generate.upserts(args.records, args.keys))

@@ -588,7 +588,7 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     the same tick.
 
     * `adopted`: all shards have committed this batch already, so its records are not read again.
-    * `hops_from`: the offset, by shard, at which the batch begins to read the exchange topic.
+    * `exchanges_from`: the offset, by shard, at which the batch begins to read the exchange topic.
     * `released`: the parts of the state that no operator owns any more.
     * `transition`: the transition that the batch belongs to.
     """
@@ -601,7 +601,7 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     intervals: dict[str, tuple[int, int]]
     behind: int
     adopted: bool
-    hops_from: dict[int, int] = {}
+    exchanges_from: dict[int, int] = {}
     released: tuple[str, ...] = ()
     transition: Transition = NO_TRANSITION
 

@@ -291,8 +291,8 @@ def _size(updates: Sequence[KeyedUpdate]) -> int:
     return sum(map(len, filter(None, keys))) + sum(map(len, values))
 
 
-def hop_chunks(
-    hops: Mapping[str, Collection[KeyedUpdate]], shards: int
+def exchange_chunks(
+    exchanges: Mapping[str, Collection[KeyedUpdate]], shards: int
 ) -> Iterator[tuple[int, Updates]]:
     """The updates to each operator as rows for the shards of their keys.
 
@@ -301,6 +301,6 @@ def hop_chunks(
     shard writes them in the transaction of its batch, so they exist if and only if the batch is
     committed.
     """
-    for name, updates in hops.items():
+    for name, updates in exchanges.items():
         for at, rows in columns_by_shard(updates, shards, NO_KEY):
             yield at, Updates([], *columns_of(rows), inlets=[name], counted=True)

@@ -1,13 +1,13 @@
 """A checkpoint: a location, with its metadata and the files of its layout.
 
-The metadata file, `ikebana.json` (the *birth record*), is written before the first batch, and
+The metadata file, `ikebana.json` (the *metadata*), is written before the first batch, and
 again when the plan changes.  It has the checkpoint's id, its plan, its location, its number
-of shards, and the offsets at which reading starts.  Transactional ids, markers and state
+of shards, and the offsets at which reading starts.  Transactional ids, commit records and state
 files have the id in them, so that those of two checkpoints cannot be confused.
 
 The *layout* is the folder with Spark's logs and the shards' files.  Spark fixes the number of
 partitions of its state, so another number of shards needs another folder: the next layout.  The
-metadata (`Birth.layout`) names the present folder.
+metadata (`CheckpointMetadata.layout`) names the present folder.
 
 The state is counted in these files, without Spark or Kafka.  The manifest that lists the files of
 a shard is in Spark's state store.  But the names of files have their versions, and every attempt
@@ -218,11 +218,11 @@ def naming_location(location: str, verb: str) -> Iterator[None]:
 
 FORMAT = 1
 """The format of the metadata, and of everything in a checkpoint without a format of its own."""
-_BIRTH = "ikebana.json"
+_METADATA = "ikebana.json"
 _SEAL = re.compile(rb',"hash":"([0-9a-f]{16})"}$')
 
 
-class Birth(msgspec.Struct, frozen=True):
+class CheckpointMetadata(msgspec.Struct, frozen=True):
     """The metadata of a checkpoint.
 
     * `tasks`: the number of tasks of Spark in which a batch of all shards runs; 0 for one each.
@@ -294,7 +294,7 @@ class Checkpoint:
         """The location in a normal spelling, by which copies are recognized."""
         return f"{self._system.type_name}:{self._path}"
 
-    def birth(self) -> Birth | None:
+    def metadata(self) -> CheckpointMetadata | None:
         """Read the metadata; None if the location is empty.
 
         Raises:
@@ -302,44 +302,44 @@ class Checkpoint:
                 that cannot be used here.
         """
         with naming_location(self.location, "read"):
-            raw = small_file(self._system, f"{self._path}/{_BIRTH}")
+            raw = small_file(self._system, f"{self._path}/{_METADATA}")
         if raw is None:
             if not CheckpointFiles(self.location, 0).is_empty():
                 raise CheckpointError(
-                    f'"{self.location}" holds a checkpoint without {_BIRTH}: it is not '
+                    f'"{self.location}" holds a checkpoint without {_METADATA}: it is not '
                     "one of ikebana's, or only a part of one",
                     hint="Name another folder, or restore the whole checkpoint.",
                 )
             return None
-        birth = self._decoded(raw)
-        if birth.location != self.identity:
+        metadata = self._decoded(raw)
+        if metadata.location != self.identity:
             raise CheckpointError(
-                f'checkpoint "{self.location}" was made at {birth.location}: it was copied '
+                f'checkpoint "{self.location}" was made at {metadata.location}: it was copied '
                 "or moved",
                 hint="If it was moved and nothing runs on the old place, say so with "
                 f"`ikebana state {self.location} --relocate`. A copy cannot be run: use "
                 "a new checkpoint and new output topics.",
             )
-        return birth
+        return metadata
 
-    def relocate(self) -> Birth:
+    def relocate(self) -> CheckpointMetadata:
         """Record the current location, after the checkpoint was moved.
 
         Raises: CheckpointError, if there is no metadata, or it cannot be read.
         """
         with naming_location(self.location, "read"):
-            raw = small_file(self._system, f"{self._path}/{_BIRTH}")
+            raw = small_file(self._system, f"{self._path}/{_METADATA}")
         if raw is None:
             raise CheckpointError(
                 f'"{self.location}" holds no checkpoint of ikebana',
                 hint="Name the folder of a checkpoint, which has a file ikebana.json.",
             )
-        birth = self._decoded(raw)
-        moved = msgspec.structs.replace(birth, location=self.identity)
+        metadata = self._decoded(raw)
+        moved = msgspec.structs.replace(metadata, location=self.identity)
         self.write(moved)
         return moved
 
-    def _decoded(self, raw: bytes) -> Birth:
+    def _decoded(self, raw: bytes) -> CheckpointMetadata:
         try:
             content = _unsealed(raw)
             # The format comes first, because another one may have any other fields.
@@ -347,10 +347,10 @@ class Checkpoint:
             if number == FORMAT:
                 if content is raw:
                     raise ValueError("the hash at its end is missing")
-                return msgspec.json.decode(content, type=Birth)
+                return msgspec.json.decode(content, type=CheckpointMetadata)
         except (msgspec.MsgspecError, ValueError) as error:
             raise CheckpointError(
-                f'cannot read {_BIRTH} of checkpoint "{self.location}": {error}',
+                f'cannot read {_METADATA} of checkpoint "{self.location}": {error}',
                 hint="The file is damaged: restore it from a backup, or start with a new "
                 "checkpoint and new output topics.",
             ) from None
@@ -361,8 +361,8 @@ class Checkpoint:
             "checkpoint and new output topics.",
         )
 
-    def write(self, birth: Birth) -> None:
-        """Write the birth record.
+    def write(self, metadata: CheckpointMetadata) -> None:
+        """Write the metadata.
 
         Raises: CheckpointError, if it cannot be written.
         """
@@ -371,11 +371,11 @@ class Checkpoint:
         with ThreadPoolExecutor(1) as writer:
             # Leaving this block waits only for a thread that has begun, so it begins first.
             writer.submit(int).result()
-            writer.submit(self._write, _sealed(msgspec.json.encode(birth))).result()
+            writer.submit(self._write, _sealed(msgspec.json.encode(metadata))).result()
 
     def _write(self, content: bytes) -> None:
-        path = f"{self._path}/{_BIRTH}"
-        aside = f"{self._path}/.{_BIRTH}.{uuid.uuid4().hex}"
+        path = f"{self._path}/{_METADATA}"
+        aside = f"{self._path}/.{_METADATA}.{uuid.uuid4().hex}"
         local = isinstance(self._system, fs.LocalFileSystem)
         with naming_location(self.location, "write"):
             make_folder(self._system, self._path)
@@ -407,13 +407,15 @@ class Checkpoint:
             finally:
                 self._system.delete_file(path)
 
-    def layout(self, birth: Birth) -> CheckpointFiles:
+    def layout(self, metadata: CheckpointMetadata) -> CheckpointFiles:
         """The logs and files of the checkpoint, at the place that the metadata names."""
-        return CheckpointFiles(self.data(birth), birth.first_batch)
+        return CheckpointFiles(self.data(metadata), metadata.first_batch)
 
-    def data(self, birth: Birth) -> str:
+    def data(self, metadata: CheckpointMetadata) -> str:
         """The location of Spark's logs and the shards' files."""
-        return f"{self.location.rstrip('/')}/{birth.layout}" if birth.layout else self.location
+        return (
+            f"{self.location.rstrip('/')}/{metadata.layout}" if metadata.layout else self.location
+        )
 
 
 def _sealed(content: bytes) -> bytes:
@@ -438,11 +440,11 @@ def _hash(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest()[:16].encode()
 
 
-def birth_of(
+def metadata_of(
     location: str, plan: Plan, shards: int, start: SourceOffset, *, tasks: int = 0
-) -> Birth:
+) -> CheckpointMetadata:
     """The metadata of a new checkpoint; `tasks` is 0 for one task a shard."""
-    return Birth(
+    return CheckpointMetadata(
         id=uuid.uuid4().hex[:12],
         location=Checkpoint(location).identity,
         shards=shards,
@@ -487,20 +489,20 @@ def differences(path: str, old: Any, new: Any) -> Iterator[str]:
         yield f"{path} was {was}, is {now}"
 
 
-def existing(location: str) -> tuple[Checkpoint, Birth]:
+def existing(location: str) -> tuple[Checkpoint, CheckpointMetadata]:
     """Open the checkpoint at a location, with its metadata.
 
     Raises:
         CheckpointError: there is no checkpoint.
     """
     checkpoint = Checkpoint(location)
-    birth = checkpoint.birth()
-    if birth is None:
+    metadata = checkpoint.metadata()
+    if metadata is None:
         raise CheckpointError(
             f'"{location}" holds no checkpoint of ikebana',
             hint="Name the folder that run.checkpoint names.",
         )
-    return checkpoint, birth
+    return checkpoint, metadata
 
 
 # Kernels store the entries of keys under this prefix; queues and counts have others.

@@ -1,8 +1,8 @@
-"""Markers and the lease, which shards and the driver commit together with a batch's updates.
+"""Commit records of shards and the driver's lease, committed together with a batch's updates.
 
-A shard's last marker decides what its task does with a batch: adopt a committed one, compute it,
-or stop.  This module has the values and functions over several of them; `kafka.transactions`
-writes and reads them.
+A shard's last commit record decides what its task does with a batch: adopt a committed one,
+compute it, or stop.  This module has the values and functions over several of them;
+`kafka.transactions` writes and reads them.
 """
 
 from collections.abc import Collection
@@ -20,7 +20,7 @@ from ikebana.processor.base.transition import (
     Replayed,
     Transition,
 )
-from ikebana.processor.checkpoint.checkpoint import Birth
+from ikebana.processor.checkpoint.checkpoint import CheckpointMetadata
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.input_times import ShardReports
@@ -52,7 +52,7 @@ class FillProgress(msgspec.Struct, frozen=True):
     keys: int = 0
 
 
-class Marker(msgspec.Struct, frozen=True):
+class CommitRecord(msgspec.Struct, frozen=True):
     """The record by which a shard commits a batch.
 
     * `epoch`: the number of rescalings of the checkpoint; `retired`: it has fewer shards now.
@@ -63,7 +63,7 @@ class Marker(msgspec.Struct, frozen=True):
       output and time, as `diff.pack_times` packs them; `counted`: all other counts.
     * `manifest`: the state of the shard after the batch.
     * `intervals`: the intervals of the outputs, which may lag behind that of the source.
-    * `hops_from`: the offset at which the batch began to read its loopback partition.
+    * `exchanges_from`: the offset at which the batch began to read its exchange partition.
     * `seen`: the reports on inputs' times that the shard received.
     * `facts`: the numbers of new facts of CDCv2 by input, packed like `times`.
     * `took`: seconds by lap of the task.
@@ -92,7 +92,7 @@ class Marker(msgspec.Struct, frozen=True):
     counted: dict[str, int] = {}
     times: dict[str, list[int]] = {}
     intervals: dict[str, tuple[int, int]] = {}
-    hops_from: int = 0
+    exchanges_from: int = 0
     seen: list[TimesReport] = []
     facts: dict[str, list[int]] = {}
     took: dict[str, float] = {}
@@ -106,42 +106,42 @@ class Marker(msgspec.Struct, frozen=True):
     hot: list[Hot] = []
 
 
-def first_marker(birth: Birth, plan: Plan, shard: int) -> Marker:
-    """Make the marker of a shard before any batch since the checkpoint was made or rescaled."""
-    return Marker(
-        checkpoint=birth.id,
-        epoch=birth.epoch,
+def first_commit(metadata: CheckpointMetadata, plan: Plan, shard: int) -> CommitRecord:
+    """Make a shard's commit record before any batch of a new or rescaled checkpoint."""
+    return CommitRecord(
+        checkpoint=metadata.id,
+        epoch=metadata.epoch,
         incarnation=0,
         shard=shard,
-        batch=birth.first_batch - 1,
-        lower=birth.start.lower,
-        upper=birth.start.upper,
-        offset=birth.start.digest(),
+        batch=metadata.first_batch - 1,
+        lower=metadata.start.lower,
+        upper=metadata.start.upper,
+        offset=metadata.start.digest(),
         plan=plan.fingerprint(),
         records=0,
         behind=0,
         counts={},
-        manifest=birth.seeds.get(shard, Manifest(birth.id, shard)),
+        manifest=metadata.seeds.get(shard, Manifest(metadata.id, shard)),
     )
 
 
-def reports_of(markers: Collection[Marker]) -> ShardReports:
-    """What the shards with these markers report of their last batch.
+def reports_of(commits: Collection[CommitRecord]) -> ShardReports:
+    """What the shards with these commit records report of their last batch.
 
     Retired shards belong to it if the checkpoint was rescaled right after it.  A transition has no
     progress as long as a shard has not committed the batch.
     """
-    batch = max(marker.batch for marker in markers)
-    of_batch = [marker for marker in markers if marker.batch == batch]
-    present = [marker for marker in markers if not marker.retired]
+    batch = max(commit.batch for commit in commits)
+    of_batch = [commit for commit in commits if commit.batch == batch]
+    present = [commit for commit in commits if not commit.retired]
     return ShardReports(
         batch,
-        seen=[seen for marker in of_batch for seen in marker.seen],
-        facts=[marker.facts for marker in of_batch],
-        replayed=Replayed.by_all([marker.replayed for marker in present])
-        if all(marker.batch == batch for marker in present)
+        seen=[seen for commit in of_batch for seen in commit.seen],
+        facts=[commit.facts for commit in of_batch],
+        replayed=Replayed.by_all([commit.replayed for commit in present])
+        if all(commit.batch == batch for commit in present)
         else NOTHING_REPLAYED,
-        size=sum(marker.size for marker in of_batch),
+        size=sum(commit.size for commit in of_batch),
     )
 
 
@@ -174,9 +174,9 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """The batch is committed already; its marker has the results."""
+    """The batch is committed already; its commit record has the results."""
 
-    marker: Marker
+    commit: CommitRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +187,9 @@ class Compute:
 
 
 def verdict(
-    holder: Holder, tick: Tick, last: Marker | None, state: Manifest
+    holder: Holder, tick: Tick, last: CommitRecord | None, state: Manifest
 ) -> Adopt | Compute | Refusal:
-    """Decide what to do with the batch of `tick`, by the shard's `last` marker.
+    """Decide what to do with the batch of `tick`, by the shard's `last` commit record.
 
     `last` must be read after all other instances were fenced.  `state` is the manifest in
     Spark's state row.
@@ -197,8 +197,8 @@ def verdict(
     shard = holder.shard
     if last is None:
         return Refusal(
-            Reason.NO_MARKER,
-            f'topic "{holder.plan.markers_topic}" has lost the commit record of shard {shard}',
+            Reason.NO_COMMIT_RECORD,
+            f'topic "{holder.plan.commits_topic}" has lost the commit record of shard {shard}',
             "Make the topic compacted, without a retention, and writable by nobody else, and "
             "start with a new checkpoint and new output topics.",
         )
@@ -232,14 +232,16 @@ def verdict(
     return Compute(state)
 
 
-def computable(holder: Holder, tick: Tick, last: Marker | None, state: Manifest) -> Compute | None:
-    """Decide whether a task can compute its batch without reading the shard's last marker.
+def computable(
+    holder: Holder, tick: Tick, last: CommitRecord | None, state: Manifest
+) -> Compute | None:
+    """Decide whether a task can compute its batch without reading the shard's last commit record.
 
-    `last` is the marker that was last when the process fenced the shard's other writers, or that
-    it has committed since, with a producer that is still open.  Unless that producer has been
-    fenced, nobody has committed a later marker; if it has been fenced, it cannot commit the batch.
-    In all other cases, also if the batch was committed already, the task has to fence, read the
-    marker, and ask for a `verdict`.
+    `last` is the commit record that was last when the process fenced the shard's other writers, or
+    that it has committed since, with a producer that is still open.  Unless that producer has been
+    fenced, nobody has committed a later commit record; if it has been fenced, it cannot commit the
+    batch.  In all other cases, also if the batch was committed already, the task has to fence,
+    read the commit record, and ask for a `verdict`.
     """
     if last is None:
         return None

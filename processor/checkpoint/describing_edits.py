@@ -344,7 +344,7 @@ class _Description:
     def _roots(self, name: str) -> Iterator[FillSource]:
         """Yield the roots from which a reduction or an arrangement gets its data."""
         edge = progress.edges(self._edit.after)[name]
-        for root in (*edge.after, *edge.hops):
+        for root in (*edge.after, *edge.exchanges):
             yield self._root(self._edit.after, root)
 
     def _root(self, plan: Plan, root: str) -> FillSource:
@@ -504,11 +504,11 @@ def describe(
     plan = desired.plan
     if observed is None:
         return without_checkpoint(plan, location)
-    birth, offset = observed.birth, observed.logged.offset
+    metadata, offset = observed.metadata, observed.logged.offset
     step = next_step(observed, desired)
     refused = _refused(step) if isinstance(step, Refusal) else ()
-    edited = isinstance(step, Refusal) or step.following.after != birth
-    edit = edit_to(birth, plan)
+    edited = isinstance(step, Refusal) or step.following.after != metadata
+    edit = edit_to(metadata, plan)
     parts: tuple[PartChange, ...] = ()
     state: StateSize | None = None
     if edit is not None:
@@ -526,7 +526,9 @@ def describe(
         state=state,
         finishes=None if isinstance(step, Refusal) else step.pending,
         rescaled=(
-            None if desired.shards == birth.shards else Rescaled(birth.shards, desired.shards)
+            None
+            if desired.shards == metadata.shards
+            else Rescaled(metadata.shards, desired.shards)
         ),
     )
 

@@ -12,7 +12,7 @@ import msgspec
 
 from ikebana.errors import CheckpointError
 from ikebana.processor.base.texts import counted, moment
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, CheckpointMetadata
 
 # An arrangement is the index that joins look up; every other part within the plan is an operator.
 EditedKind = Literal["input", "operator", "arrangement", "output"]
@@ -246,18 +246,20 @@ def _listed(words: list[str]) -> str:
     return f"{', '.join(words[:_LISTED])} and {more} more"
 
 
-def with_last_edit(birth: Birth, description: EditDescription) -> Birth:
+def with_last_edit(
+    metadata: CheckpointMetadata, description: EditDescription
+) -> CheckpointMetadata:
     """The metadata with the description of its last edit."""
-    return msgspec.structs.replace(birth, last_edit=msgspec.to_builtins(description))
+    return msgspec.structs.replace(metadata, last_edit=msgspec.to_builtins(description))
 
 
 def last_edit(location: str) -> EditDescription | None:
     """Read the description of a checkpoint's last edit; None if it is missing or unreadable."""
     try:
-        birth = Checkpoint(location).birth()
-        if birth is None or not birth.last_edit:
+        metadata = Checkpoint(location).metadata()
+        if metadata is None or not metadata.last_edit:
             return None
-        return msgspec.convert(birth.last_edit, EditDescription)
+        return msgspec.convert(metadata.last_edit, EditDescription)
     except (CheckpointError, msgspec.ValidationError):
         # Later versions may describe an edit in a form that this one does not know.
         return None

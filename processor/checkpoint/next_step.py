@@ -30,7 +30,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from ikebana.errors import CheckpointError
 from ikebana.processor.base.transition import Phase
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, Logged
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, CheckpointMetadata, Logged
 from ikebana.processor.checkpoint.edit_description import Finishing
 from ikebana.processor.checkpoint.recorded_plan import (
     ImpossibleEditError,
@@ -49,12 +49,12 @@ Action = Literal["go on", "edit", "read again", "finish", "drop", "rescale"]
 class Observed(NamedTuple):
     """The state of a checkpoint.
 
-    `birth` are its metadata, without an edit of which no batch is logged.  `committed` is the last
-    batch that any shard has committed, None until older instances are fenced.  `records` is the
-    size of an unfinished batch, as far as it was asked for.
+    `metadata` are its metadata, without an edit of which no batch is logged.  `committed` is the
+    last batch that any shard has committed, None until older instances are fenced.  `records` is
+    the size of an unfinished batch, as far as it was asked for.
     """
 
-    birth: Birth
+    metadata: CheckpointMetadata
     logged: Logged
     committed: int | None = None
     records: int = 0
@@ -84,13 +84,14 @@ class Desired(NamedTuple):
 class StartStep:
     """A step of a start.
 
-    `plan` holds the pipeline meanwhile, and `birth` are the metadata with it.  `following` is the
-    plan that runs when work is finished and the state is rewritten.  `pending` is unfinished work.
+    `plan` holds the pipeline meanwhile, and `metadata` are the metadata with it.  `following` is
+    the plan that runs when work is finished and the state is rewritten.  `pending` is unfinished
+    work.
     """
 
     action: Action
     plan: Plan
-    birth: Birth
+    metadata: CheckpointMetadata
     following: NextPlan
     pending: Finishing | None = None
 
@@ -114,20 +115,22 @@ class StartStep:
 
 def next_step(observed: Observed, desired: Desired) -> StartStep | Refusal:
     """Decide the next step; see the module's description."""
-    birth, logged, plan = observed.birth, observed.logged, desired.plan
+    metadata, logged, plan = observed.metadata, observed.logged, desired.plan
     try:
-        following = step_to(birth, plan, logged.offset)
-        rescales = _rescales(birth, desired)
-        last = logged.offset or birth.start
+        following = step_to(metadata, plan, logged.offset)
+        rescales = _rescales(metadata, desired)
+        last = logged.offset or metadata.start
         is_rebuilt = last.transition.phase is Phase.REBUILD
-        if is_rebuilt and (following.birth != birth or rescales):
-            return _is_rebuilt(birth)
+        if is_rebuilt and (following.metadata != metadata or rescales):
+            return _is_rebuilt(metadata)
         pending = finishing(None if rescales else following.plan, logged)
         if pending is not None or rescales:
             action: Action = "rescale"
             if pending is not None:
                 action = "drop" if observed.has_void_batch else "finish"
-            return StartStep(action, plan_as_run(birth, following.plan), birth, following, pending)
+            return StartStep(
+                action, plan_as_run(metadata, following.plan), metadata, following, pending
+            )
     except ImpossibleEditError as error:
         hint, problems = error.hint, tuple(error.problems)
         return Refusal(Reason.IMPOSSIBLE_EDIT, error.message, hint, problems=problems)
@@ -139,8 +142,8 @@ def next_step(observed: Observed, desired: Desired) -> StartStep | Refusal:
     elif following.backfills:
         action = "read again"
     else:
-        action = "go on" if following.birth == birth else "edit"
-    return StartStep(action, following.plan, following.birth, following)
+        action = "go on" if following.metadata == metadata else "edit"
+    return StartStep(action, following.plan, following.metadata, following)
 
 
 def finishing(plan: Plan | None, logged: Logged) -> Finishing | None:
@@ -160,21 +163,21 @@ def finishing(plan: Plan | None, logged: Logged) -> Finishing | None:
     return rest if rest.unfinished or rest.between_operators else None
 
 
-def _rescales(birth: Birth, desired: Desired) -> bool:
+def _rescales(metadata: CheckpointMetadata, desired: Desired) -> bool:
     """Whether the layout in shards or tasks changes."""
-    if birth.shards != desired.shards:
+    if metadata.shards != desired.shards:
         return True
     if desired.tasks is None:
         return False
     # Without owners of shards, those of one task would run one after the other; and executors
     # without a task would do nothing.
-    return birth.state_partitions < (min(desired.tasks, birth.shards) or birth.shards)
+    return metadata.state_partitions < (min(desired.tasks, metadata.shards) or metadata.shards)
 
 
-def _is_rebuilt(birth: Birth) -> Refusal:
+def _is_rebuilt(metadata: CheckpointMetadata) -> Refusal:
     return Refusal(
         Reason.REBUILD_UNDER_WAY,
-        f"the state of checkpoint {birth.id} is being built again, for the pipeline and the "
+        f"the state of checkpoint {metadata.id} is being built again, for the pipeline and the "
         "number of shards with which it was recovered",
         "Go on with these until a batch of it is written. Or remove the checkpoint, and recover "
         "with the new ones.",
@@ -186,14 +189,14 @@ def observed_at(checkpoint: Checkpoint) -> Observed | None:
 
     Raises: CheckpointError, if it cannot be read, or the location has something else.
     """
-    birth = checkpoint.birth()
-    return None if birth is None else observed_of(checkpoint, birth)
+    metadata = checkpoint.metadata()
+    return None if metadata is None else observed_of(checkpoint, metadata)
 
 
-def observed_of(checkpoint: Checkpoint, birth: Birth) -> Observed:
+def observed_of(checkpoint: Checkpoint, metadata: CheckpointMetadata) -> Observed:
     """Read the state of a checkpoint with these metadata."""
-    logged = checkpoint.layout(birth).logged()
-    return Observed(without_unlogged_edit(birth, logged.offset), logged)
+    logged = checkpoint.layout(metadata).logged()
+    return Observed(without_unlogged_edit(metadata, logged.offset), logged)
 
 
 class World(Protocol):
@@ -232,7 +235,7 @@ def start(world: World, desired: Desired) -> StartStep:
         if step.action in ("drop", "rescale"):
             world.take(step)
             step = _accepted(world.look(), desired)
-        elif (step.plan, step.birth) == (held.plan, held.birth):
+        elif (step.plan, step.metadata) == (held.plan, held.metadata):
             return step
 
 

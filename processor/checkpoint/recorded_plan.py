@@ -15,7 +15,7 @@ import msgspec
 from ikebana.errors import CheckpointError, PlanError
 from ikebana.processor.base.texts import shown
 from ikebana.processor.checkpoint.checkpoint import (
-    Birth,
+    CheckpointMetadata,
     described,
     differences,
 )
@@ -47,7 +47,7 @@ class UnreadableError(CheckpointError):
     """The recorded plan has parts that this version does not know."""
 
 
-def recorded(birth: Birth) -> Plan:
+def recorded(metadata: CheckpointMetadata) -> Plan:
     """The plan in a checkpoint's metadata.
 
     It only has whether errors are dropped; any other `errors.policy` is recorded as `record`.
@@ -55,7 +55,7 @@ def recorded(birth: Birth) -> Plan:
     Raises: CheckpointError, if the plan cannot be made any more.
     """
     try:
-        return read_plan(birth.plan)
+        return read_plan(metadata.plan)
     except msgspec.ValidationError as error:
         raise UnreadableError(
             f"the plan that the checkpoint has run cannot be read by this version: {error}",
@@ -72,10 +72,10 @@ def recorded(birth: Birth) -> Plan:
         ) from None
 
 
-def plan_if_readable(birth: Birth) -> Plan | None:
+def plan_if_readable(metadata: CheckpointMetadata) -> Plan | None:
     """The plan in a checkpoint's metadata; None if this version cannot read it."""
     try:
-        return read_plan(birth.plan)
+        return read_plan(metadata.plan)
     except (msgspec.ValidationError, PlanError):
         return None
 
@@ -110,7 +110,9 @@ class ImpossibleEditError(CheckpointError):
         self.problems = problems
 
 
-def without_unlogged_edit(birth: Birth, logged: SourceOffset | None) -> Birth:
+def without_unlogged_edit(
+    metadata: CheckpointMetadata, logged: SourceOffset | None
+) -> CheckpointMetadata:
     """Revert the last edit in the metadata, if no batch of it has been logged.
 
     A start writes the metadata before the first batch of an edit.  If it ends in between, the
@@ -119,36 +121,36 @@ def without_unlogged_edit(birth: Birth, logged: SourceOffset | None) -> Birth:
     Raises: CheckpointError, if this version cannot make the plan that has run, or the metadata are
         older than the log.
     """
-    if logged is not None and logged.transition.edits > birth.edits:
+    if logged is not None and logged.transition.edits > metadata.edits:
         raise CheckpointError(
-            f'the metadata of the checkpoint at "{birth.location}" are of before edit '
+            f'the metadata of the checkpoint at "{metadata.location}" are of before edit '
             f"{logged.transition.edits} of the plan, under which batch {logged.batch} was begun",
             hint="Restore the newest ikebana.json. If it is lost, move the checkpoint away, and "
             "create it again with `ikebana recover`. If another instance has just edited the "
             "pipeline, start again.",
         )
-    if not (birth.start if logged is None else logged).transition.is_behind(birth.edits):
-        return birth
-    before = recorded(msgspec.structs.replace(birth, plan=birth.before))
+    if not (metadata.start if logged is None else logged).transition.is_behind(metadata.edits):
+        return metadata
+    before = recorded(msgspec.structs.replace(metadata, plan=metadata.before))
     # The plan that has not run may belong to a version with other functions.  It has no state,
     # and parts that it took over from released ones are emptied before they are used.
-    after = plan_if_readable(birth)
+    after = plan_if_readable(metadata)
     parts = frozenset[str]() if after is None else parts_of(after)
-    released = {*birth.released, *parts} - parts_of(before)
+    released = {*metadata.released, *parts} - parts_of(before)
     return msgspec.structs.replace(
-        birth,
-        plan=birth.before,
+        metadata,
+        plan=metadata.before,
         released=tuple(sorted(released)),
-        edits=birth.edits - 1,
-        generations=birth.generations_before,
+        edits=metadata.edits - 1,
+        generations=metadata.generations_before,
         last_edit={},
     )
 
 
-def with_checkpoint_names(birth: Birth, plan: Plan) -> Plan:
+def with_checkpoint_names(metadata: CheckpointMetadata, plan: Plan) -> Plan:
     """Give the unchanged parts of a plan their names and spellings in the checkpoint."""
-    old = plan_if_readable(birth)
-    return plan if old is None else _resumed(old, plan, tuple(birth.generations.items()))
+    old = plan_if_readable(metadata)
+    return plan if old is None else _resumed(old, plan, tuple(metadata.generations.items()))
 
 
 @functools.lru_cache(maxsize=4)
@@ -162,36 +164,38 @@ def _resumed(old: Plan, plan: Plan, used: tuple[tuple[str, int], ...]) -> Plan:
     return resolved(old, same, dict(used))
 
 
-def ineffective_hints(birth: Birth, plan: Plan) -> list[str]:
+def ineffective_hints(metadata: CheckpointMetadata, plan: Plan) -> list[str]:
     """List hints of a plan that joins do not follow, since their state follows earlier hints."""
-    old = plan_if_readable(birth)
+    old = plan_if_readable(metadata)
     return [] if old is None else identity.ineffective_hints(as_written(old), plan)
 
 
-def birth_after(birth: Birth, plan: Plan) -> Birth:
+def metadata_after(metadata: CheckpointMetadata, plan: Plan) -> CheckpointMetadata:
     """Update the metadata for a plan, if its changes are allowed.
 
     Raises:
         CheckpointError: some changes are not allowed; it names all of them.
     """
-    of_file, plan = plan, with_checkpoint_names(birth, plan)
+    of_file, plan = plan, with_checkpoint_names(metadata, plan)
     try:
-        old = recorded(birth)
+        old = recorded(metadata)
     except UnreadableError:
-        raise _refused(differences("", birth.plan, described(plan))) from None
+        raise _refused(differences("", metadata.plan, described(plan))) from None
     if _bound(old) == _bound(plan):
-        return birth
-    if problems := list(edit_problems(edit_between(old, plan), birth.generations, of_file)):
+        return metadata
+    if problems := list(edit_problems(edit_between(old, plan), metadata.generations, of_file)):
         raise ImpossibleEditError(problems)
-    return _edited(birth, old, plan)
+    return _edited(metadata, old, plan)
 
 
-def unreadable_inputs(birth: Birth, plan: Plan, last: SourceOffset) -> Iterator[EditProblem]:
+def unreadable_inputs(
+    metadata: CheckpointMetadata, plan: Plan, last: SourceOffset
+) -> Iterator[EditProblem]:
     """Yield inputs that cannot be read again, since the times of their records are not known.
 
     `last` is the last batch.
     """
-    old, going = recorded(birth), with_checkpoint_names(birth, plan)
+    old, going = recorded(metadata), with_checkpoint_names(metadata, plan)
     names = read_again(old, going)
     for of_file, source in zip(plan.inputs, going.inputs, strict=True):
         origin = origin_of(old, source)
@@ -214,13 +218,13 @@ class NextPlan(NamedTuple):
     """
 
     plan: Plan
-    birth: Birth
+    metadata: CheckpointMetadata
     final: Plan
-    after: Birth
+    after: CheckpointMetadata
     backfills: bool = False
 
 
-def step_to(birth: Birth, plan: Plan, offset: SourceOffset | None) -> NextPlan:
+def step_to(metadata: CheckpointMetadata, plan: Plan, offset: SourceOffset | None) -> NextPlan:
     """Find the plan that runs next after the last batch, if the changes are allowed.
 
     `offset` is None if no batch is in the log: before the first one, and after a rescaling, which
@@ -229,33 +233,33 @@ def step_to(birth: Birth, plan: Plan, offset: SourceOffset | None) -> NextPlan:
     Raises:
         CheckpointError: some changes are not allowed; it names all of them.
     """
-    going = with_checkpoint_names(birth, plan)
-    after = birth_after(birth, plan)
-    last = offset or birth.start
-    if after == birth or last.batch < 0:
+    going = with_checkpoint_names(metadata, plan)
+    after = metadata_after(metadata, plan)
+    last = offset or metadata.start
+    if after == metadata or last.batch < 0:
         return NextPlan(going, after, going, after)
-    old = recorded(birth)
+    old = recorded(metadata)
     between = backfill_plan(old, going)
     if between is None:
         return NextPlan(going, after, going, after)
-    if problems := list(unreadable_inputs(birth, plan, last)):
+    if problems := list(unreadable_inputs(metadata, plan, last)):
         raise ImpossibleEditError(problems)
     if between.backfills == old.backfills and _bound(between) == _bound(old):
         if has_caught_up(old, last.positions):
             return NextPlan(going, after, going, after)
-        meanwhile = birth
+        meanwhile = metadata
     else:
-        meanwhile = _edited(birth, old, between)
+        meanwhile = _edited(metadata, old, between)
     beside_it = plan_as_run(meanwhile, going)
     return NextPlan(beside_it, meanwhile, going, after, backfills=True)
 
 
-def plan_as_run(birth: Birth, plan: Plan) -> Plan:
+def plan_as_run(metadata: CheckpointMetadata, plan: Plan) -> Plan:
     """The recorded plan, with the settings of `plan` that apply at once or are not recorded.
 
     Raises: CheckpointError, if it cannot be made any more.
     """
-    old = recorded(birth)
+    old = recorded(metadata)
     inputs = {source.name: source for source in plan.inputs}
     outputs = {(output.topic, output.format): output for output in plan.outputs}
     return replace(
@@ -289,32 +293,32 @@ def _output(old: Output, new: Output | None) -> Output:
     )
 
 
-def _edited(birth: Birth, old: Plan, plan: Plan) -> Birth:
+def _edited(metadata: CheckpointMetadata, old: Plan, plan: Plan) -> CheckpointMetadata:
     """The metadata after an edit from the present plan to another."""
-    released = {*birth.released, *parts_of(old)} - parts_of(plan)
+    released = {*metadata.released, *parts_of(old)} - parts_of(plan)
     return msgspec.structs.replace(
-        birth,
+        metadata,
         plan=described(plan),
         released=tuple(sorted(released)),
-        edits=birth.edits + 1,
-        before=birth.plan,
-        generations=generations(plan, generations(old, birth.generations)),
-        generations_before=birth.generations,
+        edits=metadata.edits + 1,
+        before=metadata.plan,
+        generations=generations(plan, generations(old, metadata.generations)),
+        generations_before=metadata.generations,
     )
 
 
-def edit_of(birth: Birth) -> Edit | None:
+def edit_of(metadata: CheckpointMetadata) -> Edit | None:
     """Read the last edit of a checkpoint; None if there was none.
 
     Raises: CheckpointError, if this version cannot read the plan before the edit.
     """
-    if not birth.edits:
+    if not metadata.edits:
         return None
     try:
-        old, new = map(read_plan, (birth.before, birth.plan))
+        old, new = map(read_plan, (metadata.before, metadata.plan))
     except (msgspec.ValidationError, PlanError) as error:
         raise CheckpointError(
-            f"the plan that checkpoint {birth.id} had before its last edit cannot be made any "
+            f"the plan that checkpoint {metadata.id} had before its last edit cannot be made any "
             f"more: {error}",
             hint="The edit takes back what that plan has made, and so needs all that it names. "
             "Put back what is gone, or finish the edit with the version of ikebana that began "
@@ -323,7 +327,9 @@ def edit_of(birth: Birth) -> Edit | None:
     return edit_between(old, new)
 
 
-def edit_under_way(birth: Birth, offset: SourceOffset, *, is_done: bool = False) -> Edit | None:
+def edit_under_way(
+    metadata: CheckpointMetadata, offset: SourceOffset, *, is_done: bool = False
+) -> Edit | None:
     """The edit that the batches from `offset` on belong to; None if none is under way.
 
     With `is_done`, the batch of `offset` itself does not count.
@@ -336,25 +342,25 @@ def edit_under_way(birth: Birth, offset: SourceOffset, *, is_done: bool = False)
     """
     # The batch after the last portion has to know which outputs go on with it.
     of = offset.transition
-    fills = of.is_behind(birth.edits) or of.fills or (of.is_filled and not is_done)
+    fills = of.is_behind(metadata.edits) or of.fills or (of.is_filled and not is_done)
     if not fills and (not of.at or of.rebuilds):
         return None
     try:
-        return edit_of(birth)
+        return edit_of(metadata)
     except CheckpointError:
         if fills:
             raise
-        plan = recorded(birth)
+        plan = recorded(metadata)
         return edit_between(plan, plan)
 
 
-def edit_to(birth: Birth, plan: Plan) -> Edit | None:
+def edit_to(metadata: CheckpointMetadata, plan: Plan) -> Edit | None:
     """Compute what a run with a plan would change, allowed or not.
 
     None if this version cannot read the checkpoint's plan.
     """
-    old = plan_if_readable(birth)
-    return None if old is None else edit_between(old, with_checkpoint_names(birth, plan))
+    old = plan_if_readable(metadata)
+    return None if old is None else edit_between(old, with_checkpoint_names(metadata, plan))
 
 
 def _refused(problems: Iterable[str]) -> CheckpointError:

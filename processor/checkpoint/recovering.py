@@ -7,14 +7,14 @@ exactly are refused by name.
 
 # Decision (a lost checkpoint is the next epoch): Readers go on, and the transactional ids fence
 # the lost instance. Not an edit of an empty plan, which would need the old contents in the state.
-# Markers come before metadata: a death in between is followed by another `recover`.
+# Commit records come before metadata: a death in between is followed by another `recover`.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ikebana.processor.base.offsets import Positions
 from ikebana.processor.base.transition import Phase, Rebuilding, Transition
-from ikebana.processor.checkpoint.commits import Lease, Marker
+from ikebana.processor.checkpoint.commits import CommitRecord, Lease
 from ikebana.processor.checkpoint.takeover import OutputState, lasting_topics
 from ikebana.processor.planning import progress, starts
 from ikebana.processor.planning.edits import EditProblem
@@ -36,25 +36,25 @@ class Unclosed:
 
 
 def unclosed_records(
-    read: Unclosed, output: str, last: int, markers: Iterable[Marker | None]
+    read: Unclosed, output: str, last: int, commits: Iterable[CommitRecord | None]
 ) -> Unclosed:
     """The records of an output after the batch `last`; `read` are those that could be read.
 
     Records after the beginning of an open transaction cannot be read, until it is ended or its
     writer is fenced.  A shard's commit record has counted them.
     """
-    beyond = [marker for marker in markers if marker is not None and marker.batch > last]
-    count = sum(marker.counts.get(output, 0) for marker in beyond)
+    beyond = [commit for commit in commits if commit is not None and commit.batch > last]
+    count = sum(commit.counts.get(output, 0) for commit in beyond)
     if count <= read.count:
         return read
-    return Unclosed(count, max([read.last, *(marker.upper - 1 for marker in beyond)]))
+    return Unclosed(count, max([read.last, *(commit.upper - 1 for commit in beyond)]))
 
 
 @dataclass(frozen=True, slots=True)
 class Remains:
     """What the brokers still have of a pipeline.
 
-    `outputs` and `unclosed` are by the name of the output, `markers` by the number of the shard.
+    `outputs` and `unclosed` are by the name of the output, `commits` by the number of the shard.
     `starts` are the first offsets of inputs that do not begin at the beginning of their topics.
     `lost` has, by output, why its contents cannot be read.  `read_back` are the offsets of the
     contents of outputs, `begins` and `ends` the offsets of inputs, and `policies` the cleanup
@@ -62,7 +62,7 @@ class Remains:
     """
 
     lease: Lease | None
-    markers: Mapping[int, Marker | None]
+    commits: Mapping[int, CommitRecord | None]
     outputs: Mapping[str, OutputState]
     unclosed: Mapping[str, Unclosed]
     lost: Mapping[str, str]
@@ -71,7 +71,7 @@ class Remains:
     ends: Positions
     policies: Mapping[str, str]
     topic_ids: Mapping[str, str]
-    hops: Mapping[int, int]
+    exchanges: Mapping[int, int]
     starts: Positions = field(default_factory=dict)
 
     @property
@@ -106,14 +106,14 @@ class Remains:
     @property
     def begin(self) -> int:
         """A time beyond all times that the pipeline has written."""
-        markers = [marker for marker in self.markers.values() if marker is not None]
+        commits = [commit for commit in self.commits.values() if commit is not None]
         return max(
             [
                 0,
                 *(self.stand(name) for name in self.outputs),
                 *(each.last + 1 for each in self.unclosed.values()),
-                *(marker.upper for marker in markers),
-                *(upper for marker in markers for _, upper in marker.intervals.values()),
+                *(commit.upper for commit in commits),
+                *(upper for commit in commits for _, upper in commit.intervals.values()),
             ]
         )
 
@@ -121,7 +121,7 @@ class Remains:
 def rebuild(plan: Plan, left: Remains) -> SourceOffset:
     """The offset after the last closed batch of the lost checkpoint, at which the rebuild begins.
 
-    The new state begins beyond all updates in the topics of outputs.  The loopback topic belongs
+    The new state begins beyond all updates in the topics of outputs.  The exchange topic belongs
     to the lost state and is skipped.
     """
     begin, ids = left.begin, left.topic_ids
@@ -133,7 +133,7 @@ def rebuild(plan: Plan, left: Remains) -> SourceOffset:
         plan=plan.fingerprint(),
         frontiers=dict.fromkeys(progress.edges(plan), begin) if begin else {},
         topic_ids={topic: ids[topic] for topic in plan.topics if topic in ids},
-        hops=dict(left.hops),
+        exchanges=dict(left.exchanges),
         transition=Transition(
             at=begin,
             phase=Phase.REBUILD,

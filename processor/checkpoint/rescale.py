@@ -9,8 +9,8 @@ offsets, and each of its shards starts from a base file.
 """
 
 # Decision (rescaling writes a new checkpoint): Spark freezes the number of state partitions in
-# its logs, so the state is rewritten under the same id and the next epoch. Markers carry the
-# epoch, so old and new cannot both run. Manifests come from commit records: no Spark.
+# its logs, so the state is rewritten under the same id and the next epoch. Commit records carry
+# the epoch, so old and new cannot both run. Manifests come from commit records: no Spark.
 
 import functools
 import heapq
@@ -27,7 +27,7 @@ from ikebana.arrangements.run import EntryChange, Head
 from ikebana.arrangements.shard import entries, verify
 from ikebana.errors import CheckpointError
 from ikebana.processor.base.sharding import shard_of
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, CheckpointFiles
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, CheckpointFiles, CheckpointMetadata
 from ikebana.processor.checkpoint.next_step import finishing
 from ikebana.processor.checkpoint.parts import to_new_shards
 
@@ -37,14 +37,14 @@ _LENGTH = 4
 
 def rescaled(
     checkpoint: Checkpoint,
-    birth: Birth,
+    metadata: CheckpointMetadata,
     manifests: Sequence[Manifest],
     shards: int,
     on_entries: Callable[[int], None],
     *,
     tasks: int = 0,
     new: Checkpoint | None = None,
-) -> Birth:
+) -> CheckpointMetadata:
     """Write a layout with `shards` shards; return metadata that name it.
 
     The layout is beside the present one, or at the empty place of `new`.  The shards run in
@@ -56,7 +56,7 @@ def rescaled(
         CheckpointError: work is unfinished, the files cannot be written, or `new` is not empty.
         StateFileError: a file of the present layout is missing or damaged.
     """
-    layout = checkpoint.layout(birth)
+    layout = checkpoint.layout(metadata)
     logged = layout.logged()
     if (pending := finishing(None, logged)) is not None:
         raise CheckpointError(
@@ -64,38 +64,38 @@ def rescaled(
             hint="Run the pipeline with --once first, which finishes all that was begun.",
         )
     reborn = replace(
-        birth,
+        metadata,
         shards=shards,
         tasks=tasks,
-        epoch=birth.epoch + 1,
+        epoch=metadata.epoch + 1,
         first_batch=logged.committed + 1,
-        start=replace(logged.offset or birth.start, begins={}),
+        start=replace(logged.offset or metadata.start, begins={}),
         seeds={},
-        layout=f"epoch-{birth.epoch + 1}",
+        layout=f"epoch-{metadata.epoch + 1}",
     )
     if new is None:
         to = checkpoint.layout(reborn)
         to.remove()
     else:
-        if new.birth() is not None:
+        if new.metadata() is not None:
             raise CheckpointError(
                 f'"{new.location}" holds a checkpoint already', hint="Name an empty folder."
             )
         reborn = replace(reborn, location=new.identity, layout="")
         to = new.layout(reborn)
-    return replace(reborn, seeds=_rewritten(birth, layout, manifests, to, shards, on_entries))
+    return replace(reborn, seeds=_rewritten(metadata, layout, manifests, to, shards, on_entries))
 
 
-def former_layouts(checkpoint: Checkpoint, birth: Birth) -> list[CheckpointFiles]:
+def former_layouts(checkpoint: Checkpoint, metadata: CheckpointMetadata) -> list[CheckpointFiles]:
     """The layouts that may have existed before the present one."""
-    if not birth.layout:
+    if not metadata.layout:
         return []
-    names = ["", *(f"epoch-{epoch}" for epoch in range(1, birth.epoch))]
-    return [checkpoint.layout(replace(birth, layout=name)) for name in names]
+    names = ["", *(f"epoch-{epoch}" for epoch in range(1, metadata.epoch))]
+    return [checkpoint.layout(replace(metadata, layout=name)) for name in names]
 
 
 def _rewritten(
-    birth: Birth,
+    metadata: CheckpointMetadata,
     layout: CheckpointFiles,
     manifests: Sequence[Manifest],
     to: CheckpointFiles,
@@ -115,9 +115,9 @@ def _rewritten(
             spools.add(shard, entry)
             on_entries(1)
         for shard in range(shards):
-            head = Head(birth.id, shard, 0, version, [f"epoch-{birth.epoch + 1}-{shard}"])
+            head = Head(metadata.id, shard, 0, version, [f"epoch-{metadata.epoch + 1}-{shard}"])
             base = runs.write(to.shard(shard), head, spools.entries(shard), "base")
-            seeds[shard] = Manifest(birth.id, shard, version, [base])
+            seeds[shard] = Manifest(metadata.id, shard, version, [base])
     return seeds
 
 

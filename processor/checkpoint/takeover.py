@@ -7,9 +7,9 @@ written.  Then the new incarnation is committed in the driver's partition and in
 which fences the shards' tasks of older instances.  An older instance that finds a greater
 incarnation stops for good.
 
-A start may go on if checkpoint, markers and outputs share one history: `lease_refusal` decides
-before any shard is fenced, `judge` after everything has been read.  `ikebana preflight` uses both,
-and fences nobody.
+A start may go on if checkpoint, commit records and outputs share one history: `lease_refusal`
+decides before any shard is fenced, `judge` after everything has been read.  `ikebana preflight`
+uses both, and fences nobody.
 
 The protocol `Brokers` has the operations of these steps; `kafka.takeover` implements it.
 """
@@ -24,12 +24,12 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.codecs.diff import ProgressRecord
 from ikebana.errors import FencedError
 from ikebana.processor.base.offsets import Offsets, TopicInfo
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged
+from ikebana.processor.checkpoint.checkpoint import CheckpointMetadata, Logged
 from ikebana.processor.checkpoint.commits import (
     NEWER_GOES_ON,
+    CommitRecord,
     Lease,
-    Marker,
-    first_marker,
+    first_commit,
     replaced_refusal,
     reports_of,
 )
@@ -64,13 +64,13 @@ class OutputState:
 
 @dataclass(frozen=True, slots=True)
 class StartHistory:
-    """All that a start has read: `outputs` by name, `markers` by the number of their shard."""
+    """All that a start has read: `outputs` by name, `commits` by the number of their shard."""
 
     plan: Plan
-    birth: Birth
+    metadata: CheckpointMetadata
     logged: Logged
     outputs: Mapping[str, OutputState]
-    markers: Mapping[int, Marker | None]
+    commits: Mapping[int, CommitRecord | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class GoOn:
 
     `published` is the last batch with published progress, and `ends` has the offsets in it, by
     topic.  `new` are the outputs that have never had progress, so the times before their first one
-    are empty.  `waiting` is the number of updates held for later times, by the markers.
+    are empty.  `waiting` is the number of updates held for later times, by the commit records.
     """
 
     published: int
@@ -89,7 +89,7 @@ class GoOn:
 
 
 def judge(history: StartHistory) -> GoOn | Refusal:
-    """Decide whether checkpoint, markers and outputs share one history."""
+    """Decide whether checkpoint, commit records and outputs share one history."""
     for refusal in _refusals(history):
         return refusal
     outputs = [(output.name, history.outputs[output.name]) for output in history.plan.published]
@@ -98,7 +98,7 @@ def judge(history: StartHistory) -> GoOn | Refusal:
         published=max(-1 if shown.last is None else shown.last.batch for _, shown in outputs),
         # If the beginning of the progress topic is gone, the output has had progress.
         new=frozenset(n for n, shown in outputs if shown.last is None and not shown.begins),
-        waiting=sum(marker.waiting for marker in history.markers.values() if marker is not None),
+        waiting=sum(commit.waiting for commit in history.commits.values() if commit is not None),
         ends={
             output.topic: last.ends
             for output in history.plan.published
@@ -110,34 +110,38 @@ def judge(history: StartHistory) -> GoOn | Refusal:
 def _refusals(history: StartHistory) -> Iterator[Refusal]:
     for output in history.plan.published:
         yield from _of_output(history, output, history.outputs[output.name])
-    for shard, marker in history.markers.items():
+    for shard, commit in history.commits.items():
         # A shard that an earlier rescaling removed and the last one made again has not run yet.
-        if marker is None or (marker.retired and marker.epoch < history.birth.epoch):
-            yield from _of_no_marker(history, shard)
+        if commit is None or (commit.retired and commit.epoch < history.metadata.epoch):
+            yield from _of_no_record(history, shard)
         else:
-            yield from _of_marker(history, shard, marker)
+            yield from _of_record(history, shard, commit)
 
 
 def lease_refusal(
-    plan: Plan, birth: Birth, before: Lease | None, existing: Mapping[str, TopicInfo]
+    plan: Plan,
+    metadata: CheckpointMetadata,
+    before: Lease | None,
+    existing: Mapping[str, TopicInfo],
 ) -> Refusal | None:
     """Refuse a pipeline that belongs to another checkpoint, or to a rescaled one of this id."""
     if before is None:
         return None
-    if before.checkpoint != birth.id:
+    if before.checkpoint != metadata.id:
         return Refusal(
             Reason.PIPELINE_OF_ANOTHER_CHECKPOINT,
             f"pipeline {plan.name!r} belongs to another checkpoint ({before.checkpoint}), not "
-            f'to {birth.id}, according to topic "{plan.markers_topic}"',
+            f'to {metadata.id}, according to topic "{plan.commits_topic}"',
             "Set run.checkpoint to the location of that checkpoint. If it was deleted, make it "
             "again with `ikebana recover`, or start with a new pipeline name and new output "
             "topics.",
         )
-    if before.epoch > birth.epoch:
+    if before.epoch > metadata.epoch:
         return Refusal(
             Reason.RESCALED_SINCE,
-            f"checkpoint {birth.id} was rescaled or recovered {before.epoch} times when pipeline "
-            f"{plan.name!r} last ran, but the one at run.checkpoint only {birth.epoch} times",
+            f"checkpoint {metadata.id} was rescaled or recovered {before.epoch} times when "
+            f"pipeline {plan.name!r} last ran, but the one at run.checkpoint only "
+            f"{metadata.epoch} times",
             _RESCALED,
         )
     for topic in lasting_topics(plan):
@@ -157,18 +161,18 @@ def lease_refusal(
 
 def lasting_topics(plan: Plan) -> list[str]:
     """List the topics that have to stay the same as long as the checkpoint is used."""
-    exchange = [plan.loopback_topic] if progress.has_hops(plan) else []
+    exchange = [plan.exchange_topic] if progress.has_exchanges(plan) else []
     return [*(output.topic for output in plan.published), *exchange]
 
 
 def _of_output(history: StartHistory, output: Output, shown: OutputState) -> Iterator[Refusal]:
     """Refuse an output of another checkpoint, or with a topic that would lose updates."""
-    last, birth, logged = shown.last, history.birth, history.logged
-    if last is not None and last.checkpoint != birth.id:
+    last, metadata, logged = shown.last, history.metadata, history.logged
+    if last is not None and last.checkpoint != metadata.id:
         yield Refusal(
             Reason.OUTPUT_OF_ANOTHER_CHECKPOINT,
             f'output topic "{output.topic}" belongs to another checkpoint '
-            f"({last.checkpoint}, pipeline {last.pipeline!r}), not to {birth.id}",
+            f"({last.checkpoint}, pipeline {last.pipeline!r}), not to {metadata.id}",
             "Set run.checkpoint to the location of that checkpoint, or name new output topics "
             "(if it was deleted, only `ikebana recover` can continue its topics).",
         )
@@ -202,21 +206,21 @@ def _of_output(history: StartHistory, output: Output, shown: OutputState) -> Ite
 
 def _is_new(history: StartHistory, output: Output) -> bool:
     """Whether an output was added by an edit without a logged batch."""
-    birth = history.birth
+    metadata = history.metadata
     # After a rescaling no batch is in the log: the metadata have the last one.
-    last = history.logged.offset or birth.start
-    if not last.transition.is_behind(birth.edits) or output.name == ERRORS:
+    last = history.logged.offset or metadata.start
+    if not last.transition.is_behind(metadata.edits) or output.name == ERRORS:
         return False
-    return output.name not in {each["name"] for each in birth.before["outputs"]}
+    return output.name not in {each["name"] for each in metadata.before["outputs"]}
 
 
-def _of_no_marker(history: StartHistory, shard: int) -> Iterator[Refusal]:
+def _of_no_record(history: StartHistory, shard: int) -> Iterator[Refusal]:
     committed = history.logged.committed
-    if committed >= history.birth.first_batch:
+    if committed >= history.metadata.first_batch:
         yield Refusal(
-            Reason.NO_MARKER,
-            f"checkpoint {history.birth.id} has committed batch {committed}, but shard {shard} "
-            f'has no commit record in "{history.plan.markers_topic}": these are not the topics '
+            Reason.NO_COMMIT_RECORD,
+            f"checkpoint {history.metadata.id} has committed batch {committed}, but shard {shard} "
+            f'has no commit record in "{history.plan.commits_topic}": these are not the topics '
             "that it was made with",
             "The topic was deleted, or these are other brokers, such as one with temporary "
             "data that was started again (`ikebana broker --data DIR` keeps them). Use the "
@@ -224,37 +228,38 @@ def _of_no_marker(history: StartHistory, shard: int) -> Iterator[Refusal]:
         )
 
 
-def _of_marker(history: StartHistory, shard: int, marker: Marker) -> Iterator[Refusal]:
-    """Refuse a marker that does not fit the logs of the checkpoint."""
-    birth, logged = history.birth, history.logged
-    if marker.checkpoint != birth.id or marker.epoch > birth.epoch:
+def _of_record(history: StartHistory, shard: int, commit: CommitRecord) -> Iterator[Refusal]:
+    """Refuse a commit record that does not fit the logs of the checkpoint."""
+    metadata, logged = history.metadata, history.logged
+    if commit.checkpoint != metadata.id or commit.epoch > metadata.epoch:
         yield Refusal(
-            Reason.MARKER_OF_ANOTHER_CHECKPOINT,
-            f'the commit records in "{history.plan.markers_topic}" are those of checkpoint '
-            f"{marker.checkpoint} after {marker.epoch} rescalings or recoveries, but "
-            f"run.checkpoint has {birth.id} after {birth.epoch}",
+            Reason.COMMIT_OF_ANOTHER_CHECKPOINT,
+            f'the commit records in "{history.plan.commits_topic}" are those of checkpoint '
+            f"{commit.checkpoint} after {commit.epoch} rescalings or recoveries, but "
+            f"run.checkpoint has {metadata.id} after {metadata.epoch}",
             _RESCALED,
         )
-    if marker.batch > logged.batch:
-        yield _rolled_back(f"the commit record of shard {shard}", marker.batch, history)
-    if marker.batch < logged.committed:
+    if commit.batch > logged.batch:
+        yield _rolled_back(f"the commit record of shard {shard}", commit.batch, history)
+    if commit.batch < logged.committed:
         yield Refusal(
-            Reason.MARKER_BEHIND,
-            f"checkpoint {birth.id} has committed batch {logged.committed}, but the commit record "
-            f'of shard {shard} in "{history.plan.markers_topic}" is of batch {marker.batch}',
+            Reason.COMMIT_RECORD_BEHIND,
+            f"checkpoint {metadata.id} has committed batch {logged.committed}, but the "
+            f'commit record of shard {shard} in "{history.plan.commits_topic}" is of batch '
+            f"{commit.batch}",
             "The topic has lost records, or the checkpoint has run on other brokers. Use those, "
             "or start with a new checkpoint and new output topics.",
         )
     if (
-        marker.batch == logged.batch
-        and marker.epoch == birth.epoch
+        commit.batch == logged.batch
+        and commit.epoch == metadata.epoch
         and logged.offset is not None
-        and marker.offset != logged.offset.digest()
+        and commit.offset != logged.offset.digest()
     ):
         yield Refusal(
             Reason.OTHER_OFFSET,
             f"shard {shard} has committed batch {logged.batch} to Kafka with another offset than "
-            f"checkpoint {birth.id} logs: the checkpoint was rolled back or replaced",
+            f"checkpoint {metadata.id} logs: the checkpoint was rolled back or replaced",
             _RESTORE,
         )
 
@@ -270,17 +275,17 @@ def _rolled_back(what: str, batch: int, history: StartHistory) -> Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The marker that makes a shard ours, and the digest of the last offset that it committed."""
+    """The commit record that makes a shard ours, and the digest of its last committed offset."""
 
-    marker: Marker
+    commit: CommitRecord
     offset: str
 
 
-def claim(first: Marker, earlier: Marker | None, incarnation: int) -> Claim | Refusal:
-    """Make the marker by which an instance claims a shard; `earlier` is the shard's last one.
+def claim(first: CommitRecord, earlier: CommitRecord | None, incarnation: int) -> Claim | Refusal:
+    """Make the commit record by which an instance claims a shard after its `earlier` one.
 
-    `first` is the marker of the shard before any batch since the checkpoint was made or last
-    rescaled; it is `retired` if the checkpoint has fewer shards now.
+    `first` is the commit record of the shard before any batch since the checkpoint was made or
+    last rescaled; it is `retired` if the checkpoint has fewer shards now.
     """
     last = earlier or first
     if last.incarnation > incarnation:
@@ -330,16 +335,16 @@ class Brokers(Protocol):
         """Read the last committed lease."""
         ...
 
-    def fence(self, shard: int) -> Callable[[Marker], None]:
+    def fence(self, shard: int) -> Callable[[CommitRecord], None]:
         """Fence a shard's task, and abort its open transaction.
 
-        Return the function that commits a marker of the shard.  It raises FencedError if another
-        instance has fenced the shard since.
+        Return the function that commits a commit record of the shard.  It raises FencedError if
+        another instance has fenced the shard since.
         """
         ...
 
-    def last_marker(self, shard: int) -> Marker | None:
-        """Read a shard's last committed marker."""
+    def last_commit(self, shard: int) -> CommitRecord | None:
+        """Read a shard's last commit record."""
         ...
 
     def shown(self, output: Output, existing: Mapping[str, TopicInfo]) -> OutputState:
@@ -360,7 +365,8 @@ class PipelineHistory:
     """What a start has read of the topics of a pipeline, which fits its checkpoint.
 
     `existing` are the topics that exist, `lease` is the last lease, `shards` the most shards that
-    the pipeline has had.  `logged` is the end of the checkpoint's logs, read after the markers.
+    the pipeline has had.  `logged` is the end of the checkpoint's logs, read after the commit
+    records.
     """
 
     existing: Mapping[str, TopicInfo]
@@ -372,7 +378,7 @@ class PipelineHistory:
 
 def history(
     plan: Plan,
-    birth: Birth,
+    metadata: CheckpointMetadata,
     brokers: Brokers,
     look: Callable[[], Logged],
     *,
@@ -380,25 +386,25 @@ def history(
 ) -> PipelineHistory:
     """Read the topics of a pipeline, and judge whether they fit its checkpoint.
 
-    With `fences`, each shard is fenced before its marker is read.  `look` reads the logs.
+    With `fences`, each shard is fenced before its commit record is read.  `look` reads the logs.
 
     Raises: IkebanaError, for a refusal.
     """
     existing = brokers.topics(_topics(plan))
-    shards = existing[plan.markers_topic].partitions - 1 if _ran(plan, existing) else 0
+    shards = existing[plan.commits_topic].partitions - 1 if _ran(plan, existing) else 0
     lease = brokers.last_lease() if _ran(plan, existing) else None
-    _refuse(lease_refusal(plan, birth, lease, existing))
-    markers: dict[int, Marker | None] = dict.fromkeys(range(birth.shards))
-    for shard in range(min(birth.shards, shards)):
+    _refuse(lease_refusal(plan, metadata, lease, existing))
+    commits: dict[int, CommitRecord | None] = dict.fromkeys(range(metadata.shards))
+    for shard in range(min(metadata.shards, shards)):
         if fences:
             # Aborts the open transaction of an older instance, beyond which nothing can be read.
             brokers.fence(shard)
-        markers[shard] = brokers.last_marker(shard)
+        commits[shard] = brokers.last_commit(shard)
     outputs = {output.name: brokers.shown(output, existing) for output in plan.published}
-    # A batch is logged before it is committed anywhere.  So the log is read last: no marker of
-    # an instance that still runs can be beyond it.
+    # A batch is logged before it is committed anywhere.  So the log is read last: no commit record
+    # of an instance that still runs can be beyond it.
     logged = look()
-    go_on = judge(StartHistory(plan, birth, logged, outputs, markers))
+    go_on = judge(StartHistory(plan, metadata, logged, outputs, commits))
     if isinstance(go_on, Refusal):
         raise go_on.error()
     return PipelineHistory(existing, lease, shards, logged, go_on)
@@ -410,7 +416,7 @@ class TakeoverState:
 
     `lease` is the record that it has committed as the only instance, `manifests` has the manifest
     of each shard, and `reports` are theirs on the last batch that any of them has committed.
-    `logged` is the end of the checkpoint's logs, read after the markers.
+    `logged` is the end of the checkpoint's logs, read after the commit records.
     """
 
     lease: Lease
@@ -423,7 +429,7 @@ class TakeoverState:
 
 def take_over(
     plan: Plan,
-    birth: Birth,
+    metadata: CheckpointMetadata,
     brokers: Brokers,
     look: Callable[[], Logged],
     accepted: Callable[[], None],
@@ -434,23 +440,23 @@ def take_over(
     if former:
         _stop_if_replaced(plan, brokers, holder, former)
     brokers.hold_lease()
-    before = history(plan, birth, brokers, look, fences=True)
+    before = history(plan, metadata, brokers, look, fences=True)
     brokers.make_topics(before.existing)
     accepted()
     ids = {name: topic.id for name, topic in brokers.topics(lasting_topics(plan)).items()}
     incarnation = before.lease.incarnation + 1 if before.lease else 1
-    lease = Lease(birth.id, birth.epoch, incarnation, holder, ids)
+    lease = Lease(metadata.id, metadata.epoch, incarnation, holder, ids)
     brokers.commit_lease(lease)
     # Before a rescaling the checkpoint may have had more shards.  An older instance has to find
-    # in their markers too that it has been replaced.
+    # in their commit records too that it has been replaced.
     firsts = [
-        replace(first_marker(birth, plan, shard), retired=shard >= birth.shards)
-        for shard in range(max(birth.shards, before.shards))
+        replace(first_commit(metadata, plan, shard), retired=shard >= metadata.shards)
+        for shard in range(max(metadata.shards, before.shards))
     ]
     claims = [_claimed(brokers, first, incarnation) for first in firsts]
-    reports = reports_of([claimed.marker for claimed in claims])
-    claims = claims[: birth.shards]
-    manifests = tuple(claimed.marker.manifest for claimed in claims)
+    reports = reports_of([claimed.commit for claimed in claims])
+    claims = claims[: metadata.shards]
+    manifests = tuple(claimed.commit.manifest for claimed in claims)
     adopts = last_digest([claimed.offset for claimed in claims])
     return TakeoverState(lease, adopts, before.go_on, manifests, reports, before.logged)
 
@@ -469,19 +475,19 @@ def _stop_if_replaced(plan: Plan, brokers: Brokers, holder: str, former: int) ->
         raise replaced_refusal(plan.name, former, last.incarnation).error()
 
 
-def _claimed(brokers: Brokers, first: Marker, incarnation: int) -> Claim:
-    """Commit the incarnation to a shard's marker.
+def _claimed(brokers: Brokers, first: CommitRecord, incarnation: int) -> Claim:
+    """Commit the incarnation to a shard's commit record.
 
-    The marker is read again, because until its incarnation is replaced, a task of an older
+    The commit record is read again, because until its incarnation is replaced, a task of an older
     instance may fence this one, and commit one more batch.
     """
     while True:
-        commit = brokers.fence(first.shard)
-        claimed = claim(first, brokers.last_marker(first.shard), incarnation)
+        write = brokers.fence(first.shard)
+        claimed = claim(first, brokers.last_commit(first.shard), incarnation)
         if isinstance(claimed, Refusal):
             raise claimed.error()
         try:
-            commit(claimed.marker)
+            write(claimed.commit)
         except FencedError:
             continue
         return claimed
@@ -489,12 +495,12 @@ def _claimed(brokers: Brokers, first: Marker, incarnation: int) -> Claim:
 
 def _topics(plan: Plan) -> list[str]:
     shown = [topic for o in plan.published for topic in (o.topic, o.progress_topic)]
-    return [plan.markers_topic, plan.loopback_topic, *shown]
+    return [plan.commits_topic, plan.exchange_topic, *shown]
 
 
 def _ran(plan: Plan, existing: Mapping[str, TopicInfo]) -> bool:
     """Whether an instance of the pipeline has left anything to read."""
-    return plan.markers_topic in existing and existing[plan.markers_topic].partitions > 0
+    return plan.commits_topic in existing and existing[plan.commits_topic].partitions > 0
 
 
 def _refuse(refusal: Refusal | None) -> None:

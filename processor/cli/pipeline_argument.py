@@ -151,8 +151,8 @@ def _added(plan: Plan, settings: Settings) -> dict[str, Declarations]:
     """The columns of such inputs that the checkpoint has and the file does not declare."""
     if not (inputs := adding_inputs(plan)):
         return {}
-    birth = Checkpoint(settings.checkpoint).birth()
-    before = None if birth is None else plan_if_readable(birth)
+    metadata = Checkpoint(settings.checkpoint).metadata()
+    before = None if metadata is None else plan_if_readable(metadata)
     inputs_before = () if before is None else before.inputs
     # An input that was read again has another generation; the last one counts.
     by_name = {shown(old.name): old for old in sorted(inputs_before, key=_generation)}

@@ -14,7 +14,11 @@ from ikebana.processor.cli.connection import with_pipeline
 if TYPE_CHECKING:
     from ikebana.processor.authoring.proposing.proposal import Declarations
     from ikebana.processor.authoring.settings import Settings
-    from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, StateFigures
+    from ikebana.processor.checkpoint.checkpoint import (
+        Checkpoint,
+        CheckpointMetadata,
+        StateFigures,
+    )
     from ikebana.processor.checkpoint.edit_description import EditDescription
     from ikebana.processor.cli.pipeline_argument import PipelineArgument
     from ikebana.processor.planning.plan import Plan
@@ -174,7 +178,7 @@ def edit_description_of(
 
     checkpoint = Checkpoint(settings.checkpoint)
     observed = observed_at(checkpoint)
-    figures = None if observed is None else _figures(checkpoint, observed.birth, count=count)
+    figures = None if observed is None else _figures(checkpoint, observed.metadata, count=count)
     return describe(settings.checkpoint, observed, Desired(plan, settings.shards), figures)
 
 
@@ -196,14 +200,16 @@ def require_unchanged(plan: "Plan", settings: "Settings") -> None:
     )
 
 
-def _figures(checkpoint: "Checkpoint", birth: "Birth", *, count: bool | None) -> "StateFigures":
+def _figures(
+    checkpoint: "Checkpoint", metadata: "CheckpointMetadata", *, count: bool | None
+) -> "StateFigures":
     from rich.console import Console
     from rich.progress import Progress
 
     from ikebana.processor.checkpoint.checkpoint import count_state, measure_state
 
-    layout = checkpoint.layout(birth)
-    alone = measure_state(layout, birth.shards)
+    layout = checkpoint.layout(metadata)
+    alone = measure_state(layout, metadata.shards)
     if count is None:
         count = alone.files_bytes <= _COUNTED_BYTES
     if not count:
@@ -211,7 +217,7 @@ def _figures(checkpoint: "Checkpoint", birth: "Birth", *, count: bool | None) ->
     console = Console(stderr=True, highlight=False)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("counting the state", total=None)
-        return count_state(layout, birth.shards, lambda more: bar.update(task, advance=more))
+        return count_state(layout, metadata.shards, lambda more: bar.update(task, advance=more))
 
 
 def _print(description: "EditDescription") -> None:

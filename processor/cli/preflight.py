@@ -76,10 +76,10 @@ def checks(pipeline: "PipelineArgument") -> Iterator["Check"]:
         return
     yield from preflight.of_topics(plan, settings)
     try:
-        birth = Checkpoint(settings.checkpoint).birth()
+        metadata = Checkpoint(settings.checkpoint).metadata()
     except IkebanaError:
-        birth = None
-    yield from preflight.of_transactions(settings, birth.id if birth else None)
+        metadata = None
+    yield from preflight.of_transactions(settings, metadata.id if metadata else None)
 
 
 def _print(check: "Check") -> None:

@@ -14,7 +14,7 @@ from ikebana.processor.cli.connection import with_pipeline
 
 if TYPE_CHECKING:
     from ikebana.arrangements.manifest import Manifest
-    from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
+    from ikebana.processor.checkpoint.checkpoint import Checkpoint, CheckpointMetadata
     from ikebana.processor.checkpoint.recovering import Remains
     from ikebana.processor.cli.pipeline_argument import PipelineArgument
     from ikebana.processor.planning.edits import EditProblem
@@ -59,26 +59,31 @@ def state_command(
         moved = Checkpoint(checkpoint).relocate()
         click.echo(f"checkpoint {moved.id} now lies at {moved.location}")
         return
-    store, birth = existing(checkpoint)
-    manifests = keyed_operator.manifests(store, birth, batch)
+    store, metadata = existing(checkpoint)
+    manifests = keyed_operator.manifests(store, metadata, batch)
     if reading is not None:
-        _read(store, birth, manifests, reading)
+        _read(store, metadata, manifests, reading)
         return
-    _list(store, birth, manifests, batch)
+    _list(store, metadata, manifests, batch)
     if verifying:
-        _verify(store, birth, manifests)
+        _verify(store, metadata, manifests)
 
 
 def _list(
-    checkpoint: "Checkpoint", birth: "Birth", manifests: "list[Manifest]", batch: int | None
+    checkpoint: "Checkpoint",
+    metadata: "CheckpointMetadata",
+    manifests: "list[Manifest]",
+    batch: int | None,
 ) -> None:
     from rich.console import Console
     from rich.table import Table
 
     from ikebana.processor.base.texts import moment
 
-    logged = checkpoint.layout(birth).logged()
-    click.echo(f"checkpoint {birth.id} of pipeline {birth.plan['name']}, epoch {birth.epoch}")
+    logged = checkpoint.layout(metadata).logged()
+    click.echo(
+        f"checkpoint {metadata.id} of pipeline {metadata.plan['name']}, epoch {metadata.epoch}"
+    )
     click.echo(f"batches: committed up to {logged.committed}, logged up to {logged.batch}")
     if logged.offset is not None:
         click.echo(f"frontier: {moment(logged.offset.upper)}")
@@ -93,12 +98,14 @@ def _list(
             str(len(manifest.runs)),
             f"{sum(run.entries for run in manifest.runs):,}",
             f"{manifest.size / 2**20:.1f}",
-            str(len(checkpoint.layout(birth).shard(manifest.shard).names())),
+            str(len(checkpoint.layout(metadata).shard(manifest.shard).names())),
         )
     Console(highlight=False).print(table)
 
 
-def _verify(checkpoint: "Checkpoint", birth: "Birth", manifests: "list[Manifest]") -> None:
+def _verify(
+    checkpoint: "Checkpoint", metadata: "CheckpointMetadata", manifests: "list[Manifest]"
+) -> None:
     from rich.console import Console
     from rich.progress import track
 
@@ -111,18 +118,18 @@ def _verify(checkpoint: "Checkpoint", birth: "Birth", manifests: "list[Manifest]
     for manifest in track(
         manifests, "verifying", console=console, transient=True, disable=not console.is_terminal
     ):
-        files = checkpoint.layout(birth).shard(manifest.shard)
+        files = checkpoint.layout(metadata).shard(manifest.shard)
         verify(files, manifest)
         for place, _ in entries(files, manifest):
             count[operator_of(place)] += 1
-    arrangements = arrangements_in(birth)
+    arrangements = arrangements_in(metadata)
     for operator, number in sorted(count.items()):
         of = f", {arrangements[operator]}" if operator in arrangements else ""
         click.echo(f"operator {operator}{of}: {counted(number, 'entry')}")
     click.echo(f"verified: {sum(len(manifest.runs) for manifest in manifests)} files are sound")
 
 
-def arrangements_in(birth: "Birth") -> dict[str, str]:
+def arrangements_in(metadata: "CheckpointMetadata") -> dict[str, str]:
     """Descriptions of a checkpoint's arrangements, by the names of their parts.
 
     It is empty if the plan's Python functions cannot be imported here.
@@ -136,7 +143,7 @@ def arrangements_in(birth: "Birth") -> dict[str, str]:
     from ikebana.processor.planning.plan import Plan
 
     try:
-        plan = checked(msgspec.convert(birth.plan, Plan))
+        plan = checked(msgspec.convert(metadata.plan, Plan))
     except (msgspec.ValidationError, IkebanaError):
         return {}
     return {
@@ -147,12 +154,15 @@ def arrangements_in(birth: "Birth") -> dict[str, str]:
 
 
 def _read(
-    checkpoint: "Checkpoint", birth: "Birth", manifests: "list[Manifest]", operator: str
+    checkpoint: "Checkpoint",
+    metadata: "CheckpointMetadata",
+    manifests: "list[Manifest]",
+    operator: str,
 ) -> None:
     from ikebana.arrangements.shard import entries
     from ikebana.processor.checkpoint.parts import operator_of
 
-    upserts = [o["name"] for o in birth.plan["operators"] if o["type"] == "upsert"]
+    upserts = [o["name"] for o in metadata.plan["operators"] if o["type"] == "upsert"]
     if operator not in upserts:
         raise ConfigError(
             f'cannot read operator "{operator}": the checkpoint has no upsert of that name; '
@@ -160,7 +170,9 @@ def _read(
         )
     try:
         for manifest in manifests:
-            for place, entry in entries(checkpoint.layout(birth).shard(manifest.shard), manifest):
+            for place, entry in entries(
+                checkpoint.layout(metadata).shard(manifest.shard), manifest
+            ):
                 if operator_of(place) == operator:
                     inner = place[place.index(b"\0") + 1 :]
                     for line in _lines(inner, entry):
@@ -231,8 +243,8 @@ def rescale_command(checkpoint: str, *, shards: int, to: str) -> None:
     from ikebana.processor.checkpoint.rescale import rescaled
     from ikebana.processor.spark import keyed_operator
 
-    old, birth = existing(checkpoint)
-    manifests = keyed_operator.manifests(old, birth)
+    old, metadata = existing(checkpoint)
+    manifests = keyed_operator.manifests(old, metadata)
     total = sum(run.entries for manifest in manifests for run in manifest.runs)
     console = Console(stderr=True, highlight=False)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -246,7 +258,7 @@ def rescale_command(checkpoint: str, *, shards: int, to: str) -> None:
                 bar.update(task, completed=placed)
 
         new = Checkpoint(to)
-        reborn = rescaled(old, birth, manifests, shards, count, tasks=birth.tasks, new=new)
+        reborn = rescaled(old, metadata, manifests, shards, count, tasks=metadata.tasks, new=new)
         new.write(reborn)
     click.echo(
         f"{to}: {placed:,} entries in {shards} shards, continues with batch {reborn.first_batch}\n"
@@ -285,7 +297,7 @@ def recover_command(
 
     plan, settings = pipeline.written()
     plan, place = plan.portable(), Checkpoint(settings.checkpoint)
-    if place.birth() is not None:
+    if place.metadata() is not None:
         raise _is_there(settings.checkpoint)
     # Imported here, so that mistakes in the file are reported before Kafka's client is loaded.
     from ikebana.processor.kafka import rights
@@ -300,13 +312,13 @@ def recover_command(
     if problems:
         sys.exit(1)
     topics = [output.topic for output in plan.published if output.topic in left.read_back]
-    rights.require_rights(plan, settings, max(settings.shards, len(left.markers)), topics)
+    rights.require_rights(plan, settings, max(settings.shards, len(left.commits)), topics)
     if only_plan:
         return
-    birth = on_brokers.recover(plan, settings, left, place)
+    metadata = on_brokers.recover(plan, settings, left, place)
     click.echo(
-        f"\nrecovered as {birth.id} at {settings.checkpoint}, continues with batch "
-        f"{birth.first_batch}: `ikebana run {pipeline.file}` builds the state again"
+        f"\nrecovered as {metadata.id} at {settings.checkpoint}, continues with batch "
+        f"{metadata.first_batch}: `ikebana run {pipeline.file}` builds the state again"
     )
 
 
@@ -321,7 +333,7 @@ def _is_there(location: str) -> CheckpointError:
 def _is_nothing(plan: "Plan") -> CheckpointError:
     return CheckpointError(
         f'pipeline "{plan.name}" has nothing to recover: no instance has left anything in '
-        f'topic "{plan.markers_topic}"',
+        f'topic "{plan.commits_topic}"',
         hint="Run it: it starts from nothing. If it has run before, these are other brokers, or "
         "the topic was deleted; then use a new name of the pipeline and new output topics.",
     )

@@ -124,8 +124,8 @@ class Flow:
     """What a micro-batch has emitted so far, and which updates operators get next.
 
     `emitted` has updates by output; `arriving` those by key for operators of this shard, until
-    they are moved; `hops` those for operators in the shards of other keys, which the next batch
-    hands to them.
+    they are moved; `exchanges` those for operators in the shards of other keys, which the next
+    batch hands to them.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Flow:
         self.outputs = output_intervals(plan, intervals, beside.transition, editing)
         self.emitted = {output.name: GatheredUpdates() for output in plan.published}
         self.arriving: defaultdict[str, GatheredUpdates] = defaultdict(GatheredUpdates)
-        self.hops: defaultdict[str, GatheredUpdates] = defaultdict(GatheredUpdates)
+        self.exchanges: defaultdict[str, GatheredUpdates] = defaultdict(GatheredUpdates)
         self.counted: Counter[str] = Counter()
         self.noted: list[Noted] = []
         self.seen: list[TimesReport] = []
@@ -190,7 +190,7 @@ class Flow:
             self.emitted[name] += updates
         for name, updates in filling.inlets.items():
             self.arriving[name] += updates
-        for name, updates in filling.hops.items():
+        for name, updates in filling.exchanges.items():
             self.send(name, updates)
         self.emitted[ERRORS] += filling.errors
         return filling
@@ -205,7 +205,7 @@ class Flow:
 
     def send(self, name: str, updates: Iterable[KeyedUpdate]) -> None:
         """Send updates to an operator in the shards of other keys."""
-        self.hops[name] += updates
+        self.exchanges[name] += updates
 
     def arrived(self, name: str, upper: Time | None = None) -> Collection[KeyedUpdate]:
         """The updates that an operator gets now; those of times beyond its reach are held."""
@@ -302,8 +302,8 @@ class Flow:
 
     def sends_before(self, time: Time) -> bool:
         """Whether anything of times before one goes to other shards."""
-        return any(is_of_old_plan(name) for name in self.hops) or any(
-            update.time < time for updates in self.hops.values() for update in updates
+        return any(is_of_old_plan(name) for name in self.exchanges) or any(
+            update.time < time for updates in self.exchanges.values() for update in updates
         )
 
     def _release(self, name: str) -> None:
@@ -353,7 +353,7 @@ class Flow:
         for branch in self._physical.branches[root]:
             steps = planner.chain_of(self.plan, branch, self._physical)
             if steps.is_empty and not branch.inlets:
-                self._deliver(branch.outputs, (), updates, branch.hops)
+                self._deliver(branch.outputs, (), updates, branch.exchanges)
                 continue
             if steps.arranges:
                 for some in in_columns_of(updates, _AT_ONCE):
@@ -362,12 +362,12 @@ class Flow:
                     rows = arranged
                     if branch.inlets and None in arranged.keys:
                         rows = Columns.of(keyed([*arranged]))
-                    self._deliver(branch.outputs, branch.inlets, rows, branch.hops)
+                    self._deliver(branch.outputs, branch.inlets, rows, branch.exchanges)
                 continue
             for passed in in_portions(steps, updates, branch.silent):
                 self.emitted[ERRORS] += passed.errors
                 results = keyed(passed.updates) if branch.inlets else passed.updates
-                self._deliver(branch.outputs, branch.inlets, results, branch.hops)
+                self._deliver(branch.outputs, branch.inlets, results, branch.exchanges)
                 if steps.expands:
                     self.budget.expand(root)
                 # Free their memory before the next portion is computed.
@@ -378,14 +378,14 @@ class Flow:
         outputs: Iterable[str],
         inlets: Collection[str],
         updates: Collection[KeyedUpdate],
-        hops: Collection[str] = (),
+        exchanges: Collection[str] = (),
     ) -> None:
         for name in outputs:
-            if planner.inlet_of(name) not in (*inlets, *hops):
+            if planner.inlet_of(name) not in (*inlets, *exchanges):
                 self.emitted[name] += updates
         for name in inlets:
             self.arriving[name] += updates
-        for name in hops:
+        for name in exchanges:
             self.send(name, updates)
 
 
@@ -528,9 +528,9 @@ class Operators:
             self.complete_joins.append(stage.join)
         part = self.flow.part(locked.PART, name)
         arrived = self.flow.arrived(name, self._joins.reach(stage))
-        for (to, hop), rows, errors, _ in self._joins.run(stage, part, arrived):
+        for (to, exchange), rows, errors, _ in self._joins.run(stage, part, arrived):
             self.flow.emitted[ERRORS] += errors
-            if to is not None and hop:
+            if to is not None and exchange:
                 self.flow.send(to, rows)
             else:
                 self.flow.arriving[to or stage.join] += rows
@@ -599,7 +599,7 @@ class Emitted:
 
     * `messages`: by output in a format other than `diff`, its encoded messages.  What a format
       cannot write is among the errors.
-    * `hops`: updates by the operator that gets them in the next micro-batch, in the shards of
+    * `exchanges`: updates by the operator that gets them in the next micro-batch, in the shards of
       their keys.
     * `seen`: what the batch learned about the times of inputs.
     * `facts`: by input in CDCv2, how many new facts there are at each time.
@@ -620,7 +620,7 @@ class Emitted:
 
     updates: Mapping[str, GatheredUpdates]
     messages: dict[str, Formatted]
-    hops: Mapping[str, GatheredUpdates]
+    exchanges: Mapping[str, GatheredUpdates]
     counted: Counter[str]
     seen: list[TimesReport]
     facts: dict[str, dict[int, int]]
@@ -677,7 +677,7 @@ def _emitted(operators: Operators, hot: Sequence[Hot]) -> Emitted:
     return Emitted(
         updates=flow.emitted,
         messages=messages,
-        hops=flow.hops,
+        exchanges=flow.exchanges,
         counted=+flow.counted,
         seen=flow.seen,
         facts=operators.new_facts,

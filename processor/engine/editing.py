@@ -83,13 +83,13 @@ class JoinsBefore:
     """The joins of the old plan, in one batch of an edit that fills, on one shard.
 
     `results` has the results by join, in the shards of the last lookups; `errors` the errors of
-    combinations that cannot be evaluated, and `hops` the rows for other shards.
+    combinations that cannot be evaluated, and `exchanges` the rows for other shards.
     """
 
     def __init__(self, edit: Edit, time: Time, store: Store) -> None:
         self.results: defaultdict[str, list[KeyedUpdate]] = defaultdict(list)
         self.errors: defaultdict[str, list[KeyedUpdate]] = defaultdict(list)
-        self.hops: defaultdict[str, list[KeyedUpdate]] = defaultdict(list)
+        self.exchanges: defaultdict[str, list[KeyedUpdate]] = defaultdict(list)
         self._edit, self._time, self._store = edit, time, store
         self._joined = joined(edit.before)
         self._arrangements: dict[str, Arrangement | UpsertArrangement] = {}
@@ -109,7 +109,7 @@ class JoinsBefore:
         first = next(self._path(join))
         near, far, errors = rows_for_first_stage(self._edit.before, first, rows)
         self.errors[join] += errors
-        self.hops[_MARK + first.name] += far
+        self.exchanges[_MARK + first.name] += far
         self._run(join, {first.name: near})
 
     def _run(self, join: str, arriving: Arriving) -> None:
@@ -120,12 +120,12 @@ class JoinsBefore:
             if not rows:
                 continue
             arranged = self._arrangement(stage.looks_up)
-            for (to, hop), results, errors, _ in apply_stage(plan, stage, rows, arranged):
+            for (to, exchange), results, errors, _ in apply_stage(plan, stage, rows, arranged):
                 self.errors[join] += errors
                 if to is None:
                     self.results[join] += results
-                elif hop:
-                    self.hops[_MARK + to] += results
+                elif exchange:
+                    self.exchanges[_MARK + to] += results
                 else:
                     waiting[to] += results
 
@@ -291,7 +291,7 @@ class FilledPortion:
 
     outputs: dict[str, list[KeyedUpdate]] = field(default_factory=dict)
     inlets: dict[str, list[KeyedUpdate]] = field(default_factory=dict)
-    hops: dict[str, list[KeyedUpdate]] = field(default_factory=dict)
+    exchanges: dict[str, list[KeyedUpdate]] = field(default_factory=dict)
     errors: list[KeyedUpdate] = field(default_factory=list)
     keys: int = 0
     parts: int = 0
@@ -326,8 +326,8 @@ def portion(editing: Editing, store: Store, arriving: Arriving | None = None) ->
         filling.parts += replay.is_done
     for root in edit.joins_before:
         _Filler(edit, root, time - 1, filling).take(joins.results[root], joins.errors[root])
-    for name, updates in joins.hops.items():
-        filling.hops.setdefault(name, []).extend(updates)
+    for name, updates in joins.exchanges.items():
+        filling.exchanges.setdefault(name, []).extend(updates)
     filling.done = filling.parts == len(edit.scanned)
     return filling
 
@@ -434,8 +434,8 @@ class _Filler:
         edit, filling = self._edit, self._filling
         for name in edit.shown_by(branch, sign):
             inlet = planner.inlet_of(name)
-            if inlet in branch.hops:
-                filling.hops.setdefault(inlet, []).extend(updates)
+            if inlet in branch.exchanges:
+                filling.exchanges.setdefault(inlet, []).extend(updates)
             else:
                 filling.outputs.setdefault(name, []).extend(updates)
         if sign < 0:
@@ -444,12 +444,12 @@ class _Filler:
         takers = edit.filled_with(branch)
         for name in filter(takers.__contains__, branch.inlets):
             filling.inlets.setdefault(name, []).extend(keyed(updates))
-        for name in filter(takers.__contains__, branch.hops):
-            filling.hops.setdefault(name, []).extend(updates)
+        for name in filter(takers.__contains__, branch.exchanges):
+            filling.exchanges.setdefault(name, []).extend(updates)
 
     def _retract_errors(self, plan: Plan, branch: Branch, updates: Sequence[KeyedUpdate]) -> None:
         """Retract the errors of single rows in reductions that end."""
-        ended = [name for name in (*branch.inlets, *branch.hops) if name in self._edit.gone]
+        ended = [name for name in (*branch.inlets, *branch.exchanges) if name in self._edit.gone]
         for reduction in plan.reductions:
             if not reduction.is_of_aggregates:
                 continue

@@ -21,7 +21,7 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.output_messages import OutputMessage
 from ikebana.errors import ConfigError
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Records, Tick, Updates, add, unpack
-from ikebana.processor.base.sharding import PartitionRange, hop_chunks, owner_of, shard_of
+from ikebana.processor.base.sharding import PartitionRange, exchange_chunks, owner_of, shard_of
 from ikebana.processor.base.transition import Replayed
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.engine import dataflow
@@ -392,7 +392,7 @@ class Evaluation:
         self._written.take(self.plan, emitted, closed)
         after: _Rows = [[] for _ in self.stores]
         for result in emitted:
-            for shard, row in hop_chunks(result.hops, len(after)):
+            for shard, row in exchange_chunks(result.exchanges, len(after)):
                 after[shard].append(row)
         return after
 

@@ -395,7 +395,7 @@ class Extending:
         select: list[tuple[str, str]],
         key: Sequence[Flat],
     ) -> StageOutput:
-        onto = Onward(candidate_name(self._name, role, to), hop=True)
+        onto = Onward(candidate_name(self._name, role, to), exchange=True)
         maker = self._maker(select, key_sql_of(key), (), last=False)
         return self._portion(onto, maker, rows, len(key), counted=True)
 

@@ -330,7 +330,7 @@ class Onward(NamedTuple):
     """The destination of rows: a stage, by an exchange or not, or `None` for results."""
 
     stage: str | None
-    hop: bool
+    exchange: bool
 
 
 class StageOutput(NamedTuple):
@@ -529,11 +529,11 @@ def path_of(join: Planned, stage: JoinStage) -> Path:
 def where_onward(join: Planned, path: Path, number: int) -> Onward:
     """Where rows go after the step before `number`."""
     if number == len(path.steps):
-        return Onward(None, hop=False)
+        return Onward(None, exchange=False)
     name, step = step_name(join.join.name, path.alias, number), path.steps[number]
     if isinstance(step, Lookup):
-        return Onward(name, step.hop)
-    return Onward(candidate_name(name, "count", 0), hop=True)
+        return Onward(name, step.exchange)
+    return Onward(candidate_name(name, "count", 0), exchange=True)
 
 
 def results(

@@ -14,11 +14,11 @@ from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base import processes
 from ikebana.processor.base.texts import counted, shown
 from ikebana.processor.checkpoint.checkpoint import (
-    Birth,
     Checkpoint,
     CheckpointFiles,
+    CheckpointMetadata,
     Logged,
-    birth_of,
+    metadata_of,
 )
 from ikebana.processor.checkpoint.describing_edits import describe
 from ikebana.processor.checkpoint.edit_description import EditDescription, Rescaled, with_last_edit
@@ -68,14 +68,16 @@ def opened(
 def read_before(settings: Settings) -> Collection[str]:
     """List the topics that the checkpoint of a run has begun to read."""
     checkpoint = Checkpoint(settings.checkpoint)
-    return _read_before(checkpoint, checkpoint.birth()) or ()
+    return _read_before(checkpoint, checkpoint.metadata()) or ()
 
 
-def _read_before(checkpoint: Checkpoint, birth: Birth | None) -> Collection[str] | None:
+def _read_before(
+    checkpoint: Checkpoint, metadata: CheckpointMetadata | None
+) -> Collection[str] | None:
     """List the topics that a checkpoint has begun to read; None without a checkpoint."""
-    if birth is None:
+    if metadata is None:
         return None
-    return (checkpoint.layout(birth).logged().offset or birth.start).positions.keys()
+    return (checkpoint.layout(metadata).logged().offset or metadata.start).positions.keys()
 
 
 class KafkaWorld:
@@ -100,15 +102,15 @@ class KafkaWorld:
         self._incarnation = incarnation
         self._announced = False
         self._checkpoint = Checkpoint(settings.checkpoint)
-        self._birth = self._checkpoint.birth()
+        self._metadata = self._checkpoint.metadata()
         """The metadata, as this start has read or written them."""
         on_step("looking at the input topics")
-        kafka, plan, birth = settings.reading_kafka, desired.plan, self._birth
+        kafka, plan, metadata = settings.reading_kafka, desired.plan, self._metadata
         client.reach(kafka)
-        shards = settings.shards if birth is None else max(birth.shards, settings.shards)
+        shards = settings.shards if metadata is None else max(metadata.shards, settings.shards)
         rights.require_rights(plan, settings, shards)
-        begin = Inputs(plan, kafka).start(_read_before(self._checkpoint, birth))
-        self._newborn = birth_of(
+        begin = Inputs(plan, kafka).start(_read_before(self._checkpoint, metadata))
+        self._newborn = metadata_of(
             settings.checkpoint, plan, settings.shards, begin, tasks=desired.tasks or 0
         )
 
@@ -117,13 +119,13 @@ class KafkaWorld:
 
         Raises: CheckpointError, if an older instance has changed the plan since this start began.
         """
-        birth = self._checkpoint.birth()
-        if birth != self._birth:
+        metadata = self._checkpoint.metadata()
+        if metadata != self._metadata:
             raise _changed(self._checkpoint)
         self._observed = (
             Observed(self._newborn, Logged(None, -1, -1))
-            if birth is None
-            else observed_of(self._checkpoint, birth)
+            if metadata is None
+            else observed_of(self._checkpoint, metadata)
         )
         return self._observed
 
@@ -132,12 +134,12 @@ class KafkaWorld:
 
         Raises:
             AccessError: the brokers do not let us do what a pipeline has to do.
-            CheckpointError: checkpoint, markers and output topics do not belong together.
+            CheckpointError: checkpoint, commit records and output topics do not belong together.
             FencedError: an even newer instance came in between.
         """
         self._reading = self._demand(step)
         self._on_step("taking over the outputs")
-        layout = self._checkpoint.layout(step.birth)
+        layout = self._checkpoint.layout(step.metadata)
 
         def look() -> Logged:
             logged = layout.logged()
@@ -149,7 +151,7 @@ class KafkaWorld:
             self._takeover = take_over(
                 step.plan,
                 self._settings,
-                step.birth,
+                step.metadata,
                 look,
                 accepted=lambda: self._accept(step),
                 holder=f"{socket.gethostname()}:{os.getpid()}",
@@ -159,7 +161,7 @@ class KafkaWorld:
             return self.look()
         self._incarnation = self._takeover.incarnation
         state = self._takeover.state
-        records = _last_records(layout, step.birth, state.logged)
+        records = _last_records(layout, step.metadata, state.logged)
         self._observed = self._observed._replace(
             logged=state.logged, committed=state.reports.batch, records=records
         )
@@ -177,26 +179,26 @@ class KafkaWorld:
         """Finish the start with its last step: say what runs, and remove what nobody can use."""
         self._announce(step)
         if step.finishes:
-            rights.require_rights(step.plan, self._settings, step.birth.shards)
+            rights.require_rights(step.plan, self._settings, step.metadata.shards)
             self._on_step("finishing pending rows under the previous plan")
         else:
             # Nobody can use older layouts any more.
-            for layout in former_layouts(self._checkpoint, step.birth):
+            for layout in former_layouts(self._checkpoint, step.metadata):
                 layout.remove()
         if step.action == "read again":
             names = " and ".join(f'"{shown(name)}"' for name in step.plan.backfills)
             self._on_step(f"reading {names} again from the beginning, beside the plan of before")
-        return Opened(step, self._checkpoint.layout(step.birth), self._takeover)
+        return Opened(step, self._checkpoint.layout(step.metadata), self._takeover)
 
     def _announce(self, step: StartStep) -> None:
         """Describe the difference to the last run, if there is one, once."""
         if self._announced:
             return
         self._announced = True
-        for hint in ineffective_hints(self._observed.birth, self._desired.plan):
+        for hint in ineffective_hints(self._observed.metadata, self._desired.plan):
             self._on_step(f"going on as joins were laid out, with {hint} as it was")
-        changes = step.following.birth != self._observed.birth
-        if changes or self._observed.birth.shards != self._desired.shards:
+        changes = step.following.metadata != self._observed.metadata
+        if changes or self._observed.metadata.shards != self._desired.shards:
             self._on_edit(self._edit())
         for line in self._reading:
             self._on_step(line)
@@ -210,16 +212,16 @@ class KafkaWorld:
 
         Raises: IkebanaError, if it may not read them, or the beginning of a topic is gone.
         """
-        birth, settings, following = self._observed.birth, self._settings, step.following
+        metadata, settings, following = self._observed.metadata, self._settings, step.following
         if following.backfills:
             refuse_lost(self._observed, following.plan, settings.reading_kafka)
-        if following.birth == birth:
+        if following.metadata == metadata:
             return []
         plan = self._desired.plan
-        edit = edit_to(birth, plan)
+        edit = edit_to(metadata, plan)
         if edit is None or not edit.read_back:
             return []
-        rights.require_rights(plan, settings, birth.shards, edit.read_back)
+        rights.require_rights(plan, settings, metadata.shards, edit.read_back)
         return [
             f'what output "{shown(output)}" has had is '
             + own_topics.contents_words(
@@ -234,15 +236,15 @@ class KafkaWorld:
         Raises: CheckpointError, if an older instance has changed the plan since it was read.
         """
         # An older instance is fenced only now, and the step was decided by what was read before.
-        before, birth = self._observed.birth, step.birth
-        if self.look().birth != before:
+        before, metadata = self._observed.metadata, step.metadata
+        if self.look().metadata != before:
             raise _changed(self._checkpoint)
-        if birth != self._birth:
-            if birth.edits > before.edits:
-                birth = with_last_edit(birth, self._edit())
-            self._checkpoint.write(birth)
-            self._birth = birth
-        self._checkpoint.layout(birth).forget_nothing()
+        if metadata != self._metadata:
+            if metadata.edits > before.edits:
+                metadata = with_last_edit(metadata, self._edit())
+            self._checkpoint.write(metadata)
+            self._metadata = metadata
+        self._checkpoint.layout(metadata).forget_nothing()
 
     def _drop(self, step: StartStep) -> None:
         """Drop a logged batch that no shard has committed, and that should not run any more.
@@ -258,12 +260,12 @@ class KafkaWorld:
         self._on_step(f"dropping batch {batch} {words}: no shard has written it")
         processes.fault_point("before_dropped", batch)
         self._takeover.confirm(step.plan)
-        self._checkpoint.layout(step.birth).drop(batch)
+        self._checkpoint.layout(step.metadata).drop(batch)
         processes.fault_point("after_dropped", batch)
 
     def _rescale(self, step: StartStep) -> None:
         """Rewrite the state for the new number of shards or tasks."""
-        ran, shards, tasks = step.birth, self._desired.shards, self._desired.tasks or 0
+        ran, shards, tasks = step.metadata, self._desired.shards, self._desired.tasks or 0
         words = Rescaled(ran.shards, shards).words()
         if ran.shards == shards:
             each = counted(tasks, "task") if tasks else "a task each"
@@ -282,7 +284,7 @@ class KafkaWorld:
         processes.fault_point("before_rescaled", ran.epoch)
         self._takeover.confirm(step.plan)
         self._checkpoint.write(reborn)
-        self._birth = reborn
+        self._metadata = reborn
         processes.fault_point("after_rescaled", ran.epoch)
 
 
@@ -298,10 +300,10 @@ def _changed(checkpoint: Checkpoint) -> CheckpointError:
     )
 
 
-def _last_records(layout: CheckpointFiles, birth: Birth, logged: Logged) -> int:
+def _last_records(layout: CheckpointFiles, metadata: CheckpointMetadata, logged: Logged) -> int:
     """Count the records of a logged batch that is not committed; 0 without one."""
     if logged.offset is None or logged.batch == logged.committed:
         return 0
     number = logged.batch - layout.first_batch
-    before: SourceOffset = layout.offset(number - 1) if number else birth.start
+    before: SourceOffset = layout.offset(number - 1) if number else metadata.start
     return logged.offset.records_since(before)

@@ -3,22 +3,22 @@
 The kernels, the delta file and the Kafka transaction are in one process and one function, so
 nothing can be committed that was not computed to the end.  Order of events:
 
-1. fence earlier holders of the shard's transactional id, then read its marker;
-2. the marker is of this batch: adopt its manifest and emit nothing;
-3. else compute, write the delta file, and commit updates and marker in one
+1. fence earlier holders of the shard's transactional id, then read its commit record;
+2. the commit record is of this batch: adopt its manifest and emit nothing;
+3. else compute, write the delta file, and commit updates and commit record in one
    transaction;
-4. return the marker; Spark commits the state row that holds its manifest.
+4. return the commit record; Spark commits the state row that holds its manifest.
 
 A crash before the commit in 3 leaves nothing that counts; after it, the replay adopts the batch
 as in 2.  Nothing here knows Spark.
 
 Opening a local database, connecting a transactional producer, fencing, and looking at the last
-commit record (marker) take longer than a small batch itself.  `OpenShards`, in a process that
+commit record take longer than a small batch itself.  `OpenShards`, in a process that
 serves the same shards in every batch, keeps them:
 
-* The *producer* is used until it is fenced.  Until then the marker that it committed last is the
-  last one of the shard, so fencing and reading the marker again would change nothing.  If it
-  has been fenced, it cannot commit, and the attempt has no effect.
+* The *producer* is used until it is fenced.  Until then the commit record that it committed last
+  is the last one of the shard, so fencing and reading the commit record again would change
+  nothing.  If it has been fenced, it cannot commit, and the attempt has no effect.
 * The *database* is compared with the manifest of each batch, open or not.
 * The *folder* of the shard's files has been made and synced.
 
@@ -42,15 +42,15 @@ from ikebana.codecs.diff import pack_times
 from ikebana.codecs.output_messages import Ids, OutputMessage, framed
 from ikebana.processor.base import processes
 from ikebana.processor.base.rows import Records, Tick, pack, size_of, unpack
-from ikebana.processor.base.sharding import hop_chunks, owner_of
+from ikebana.processor.base.sharding import exchange_chunks, owner_of
 from ikebana.processor.base.texts import shown
 from ikebana.processor.base.transition import Phase, Transition
 from ikebana.processor.checkpoint.commits import (
     Adopt,
+    CommitRecord,
     Compute,
     FillProgress,
     Holder,
-    Marker,
     computable,
     replaced_refusal,
     verdict,
@@ -170,17 +170,17 @@ class _ShardPlace:
     databases: LocalDatabases
 
 
-def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Marker:
+def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> CommitRecord:
     """Bring one shard through one batch; see the module's description.
 
     Raises:
         FencedError: a newer instance of the pipeline has taken over.
-        CheckpointError: the state is not the one that the marker before says.
+        CheckpointError: the state is not the one that the commit record before says.
     """
     asked = _request(job, shard, state, rows)
     producer, decision = _begun(job, asked)
     return (
-        decision.marker
+        decision.commit
         if isinstance(decision, Adopt)
         else _computed(job, producer, asked, decision)
     )
@@ -193,19 +193,19 @@ def _request(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -
 
 
 def _begun(job: Job, asked: _ShardBatch) -> tuple[TransactionalProducer, Adopt | Compute]:
-    """Fence all other producers of a shard, then read its last marker and decide what to do.
+    """Fence all other producers of a shard, read its last commit record, and decide what to do.
 
     Raises:
         FencedError: a newer instance of the pipeline has taken over.
-        CheckpointError: the state is not the one that the marker before says.
+        CheckpointError: the state is not the one that the commit record before says.
     """
     producer = TransactionalProducer(
         dict(job.writing_kafka),
         transactions.task_id(job.checkpoint, asked.shard),
         job.max_batch_s,
     )
-    end = producer.end_of(job.plan.markers_topic, transactions.partition_of_shard(asked.shard))
-    last = last_marker(job, asked.shard, end)
+    end = producer.end_of(job.plan.commits_topic, transactions.partition_of_shard(asked.shard))
+    last = last_commit(job, asked.shard, end)
     decision = verdict(_holder(job, asked), asked.tick, last, asked.manifest)
     if isinstance(decision, Refusal):
         raise decision.error()
@@ -217,9 +217,9 @@ def _holder(job: Job, asked: _ShardBatch) -> Holder:
     return Holder(job.plan, job.epoch, job.incarnation, asked.shard)
 
 
-def last_marker(job: Job, shard: int, end: int | None = None) -> Marker | None:
-    """Read the last marker of a shard; `end` is that of `transactions.last_record`."""
-    return transactions.last_marker(connected(job.kafka), job.plan.markers_topic, shard, end)
+def last_commit(job: Job, shard: int, end: int | None = None) -> CommitRecord | None:
+    """Read the last commit record of a shard; `end` is that of `transactions.last_record`."""
+    return transactions.last_commit(connected(job.kafka), job.plan.commits_topic, shard, end)
 
 
 def _place_of(job: Job, shard: int, databases: LocalDatabases | None = None) -> _ShardPlace:
@@ -241,7 +241,7 @@ def _computed(
     asked: _ShardBatch,
     decision: Compute,
     place: _ShardPlace | None = None,
-) -> Marker:
+) -> CommitRecord:
     """Compute a batch, and commit it."""
     done = compute(job, asked.tick, decision.manifest, asked.records, place)
     return _send(job, producer, done, asked.size)
@@ -293,8 +293,10 @@ def compute(
     return Computed(tick, sum(map(size_of, records)), emitted, after, watch)
 
 
-def _send(job: Job, producer: TransactionalProducer, computed: Computed, size: int) -> Marker:
-    """Commit the updates of a batch and its marker in one transaction."""
+def _send(
+    job: Job, producer: TransactionalProducer, computed: Computed, size: int
+) -> CommitRecord:
+    """Commit the updates of a batch and its commit record in one transaction."""
     plan, emitted = job.plan, computed.emitted
     batch, shard = computed.tick.batch, computed.manifest.shard
     with producer.transaction() as sender:
@@ -306,15 +308,15 @@ def _send(job: Job, producer: TransactionalProducer, computed: Computed, size: i
                 if output.name in emitted.messages
                 else producer.produce(output.topic, emitted.updates[output.name])
             )
-        for target, row in hop_chunks(emitted.hops, job.shards):
-            enqueue(sender, plan.loopback_topic, key=None, value=pack(row), partition=target)
+        for target, row in exchange_chunks(emitted.exchanges, job.shards):
+            enqueue(sender, plan.exchange_topic, key=None, value=pack(row), partition=target)
         # How long the commit takes is not known yet.
         computed.watch.lap("send")
-        marker = _marker(job, computed, counts, size)
-        transactions.produce_marker(sender, plan.markers_topic, marker)
+        commit = _commit_record(job, computed, counts, size)
+        transactions.produce_commit(sender, plan.commits_topic, commit)
         processes.fault_point("before_commit", batch, shard)
     processes.fault_point("after_commit", batch, shard)
-    return marker
+    return commit
 
 
 def _messages(job: Job, emitted: Emitted, name: str) -> Sequence[OutputMessage]:
@@ -323,11 +325,13 @@ def _messages(job: Job, emitted: Emitted, name: str) -> Sequence[OutputMessage]:
     return framed(messages, job.schemas[name]) if name in job.schemas else messages
 
 
-def _marker(job: Job, computed: Computed, counts: dict[str, int], size: int) -> Marker:
+def _commit_record(
+    job: Job, computed: Computed, counts: dict[str, int], size: int
+) -> CommitRecord:
     tick, emitted, manifest = computed.tick, computed.emitted, computed.manifest
     transition = tick.transition
     times = {name: pack_times(formatted.times) for name, formatted in emitted.messages.items()}
-    return Marker(
+    return CommitRecord(
         checkpoint=job.checkpoint,
         epoch=job.epoch,
         incarnation=job.incarnation,
@@ -344,7 +348,7 @@ def _marker(job: Job, computed: Computed, counts: dict[str, int], size: int) -> 
         counted=dict(emitted.counted),
         times={name: packed for name, packed in times.items() if packed},
         intervals={name: (each.lower, each.upper) for name, each in emitted.intervals.items()},
-        hops_from=tick.hops_from.get(manifest.shard, 0),
+        exchanges_from=tick.exchanges_from.get(manifest.shard, 0),
         seen=emitted.seen,
         transition=transition,
         replayed=emitted.replayed,
@@ -415,11 +419,11 @@ _MOST_OPEN = 64
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """The open resources of a shard, and the last marker that its producer committed or read."""
+    """The open resources of a shard, and its last commit record, which it has written or read."""
 
     job: Job
     producer: TransactionalProducer
-    marker: Marker
+    commit: CommitRecord
     place: _ShardPlace
 
 
@@ -436,12 +440,14 @@ class OpenShards:
         self._databases: tuple[tuple[str, str], OpenDatabases] | None = None
         self._failed: set[int] = set()
 
-    def run(self, job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Marker:
+    def run(
+        self, job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]
+    ) -> CommitRecord:
         """Bring one shard through one batch, as `run` does.
 
         Raises:
             FencedError: a newer instance of the pipeline has taken over.
-            CheckpointError: the state is not the one that the last marker names.
+            CheckpointError: the state is not the one that the last commit record names.
         """
         asked = _request(job, shard, state, rows)
         # Whatever fails, nothing of the shard is used again.
@@ -456,7 +462,7 @@ class OpenShards:
         self._open[shard] = done
         while len(self._open) > self._most:
             del self._open[next(iter(self._open))]
-        return done.marker
+        return done.commit
 
     def close(self) -> None:
         """Close everything."""
@@ -466,16 +472,16 @@ class OpenShards:
 
     def _run(self, job: Job, asked: _ShardBatch, earlier: _Open | None) -> _Open:
         if earlier is not None and earlier.job == job:
-            decision = computable(_holder(job, asked), asked.tick, earlier.marker, asked.manifest)
+            decision = computable(_holder(job, asked), asked.tick, earlier.commit, asked.manifest)
             if decision is not None:
-                marker = _computed(job, earlier.producer, asked, decision, earlier.place)
-                return _Open(job, earlier.producer, marker, earlier.place)
+                commit = _computed(job, earlier.producer, asked, decision, earlier.place)
+                return _Open(job, earlier.producer, commit, earlier.place)
         if asked.shard in self._failed:
             _stop_if_replaced(job, asked.shard)
         place = _place_of(job, asked.shard, self._databases_of(job))
         producer, decided = _begun(job, asked)
         if isinstance(decided, Adopt):
-            return _Open(job, producer, decided.marker, place)
+            return _Open(job, producer, decided.commit, place)
         return _Open(job, producer, _computed(job, producer, asked, decided, place), place)
 
     def _databases_of(self, job: Job) -> OpenDatabases:
@@ -497,8 +503,9 @@ def _stop_if_replaced(job: Job, shard: int) -> None:
     """Stop if a newer instance has taken over, before it is fenced.
 
     An older instance learns that it was replaced when its open producer cannot commit.  If its
-    next attempt fenced the newer one to look at the marker, the newer one's batch would fail.
+    next attempt fenced the newer one to look at the commit record, the newer one's batch would
+    fail.
     """
-    last = last_marker(job, shard)
+    last = last_commit(job, shard)
     if last is not None and last.incarnation > job.incarnation:
         raise replaced_refusal(job.plan.name, job.incarnation, last.incarnation).error()

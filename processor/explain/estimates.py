@@ -80,7 +80,7 @@ class Work(NamedTuple):
 def estimates(plan: Plan, physical: Physical) -> Iterator[Work]:
     """Estimate the work of a change of each input."""
     edges = progress.edges(plan)
-    before = {name: (*edge.after, *edge.hops) for name, edge in edges.items()}
+    before = {name: (*edge.after, *edge.exchanges) for name, edge in edges.items()}
     order = tuple(TopologicalSorter(before).static_order())
     return (_Following(plan, physical, source).work(order) for source in plan.inputs)
 
@@ -160,8 +160,8 @@ class _Following:
             some = rows * _passing(branch.steps)
             self._wait(some * branch.moves_time)
             self._done["written"] += some * len(branch.outputs)
-            self._done["sent"] += some * len(branch.hops)
-            for inlet in (*branch.inlets, *branch.hops):
+            self._done["sent"] += some * len(branch.exchanges)
+            for inlet in (*branch.inlets, *branch.exchanges):
                 self._arrived[inlet] += some
 
     def _look_up(self, stage: JoinStage, rows: float) -> None:
@@ -182,7 +182,7 @@ class _Following:
 
     def _to_stages(self, name: str, rows: float) -> None:
         for stage in self._stages.readers.get(name, ()):
-            self._done["sent"] += rows * stage.hop
+            self._done["sent"] += rows * stage.exchange
             self._arrived[stage.name] += rows
 
     def _holding(self, stage: JoinStage) -> float:

@@ -58,7 +58,7 @@ def costs(plan: Plan, physical: Physical) -> Iterator[Cost]:
     for root, edge in edges.items():
         if root in labels:
             part = f"{labels[root]} {root}"
-            rows.append(Cost(part, 1, len(edge.hops), _passes(physical, root)))
+            rows.append(Cost(part, 1, len(edge.exchanges), _passes(physical, root)))
     rows += [Cost(part, 1, 0, 0) for part in operators.join_arrangements(plan)]
     for join in plan.joins:
         passes = _passes(physical, join.name)
@@ -82,7 +82,7 @@ _USER_INFO = re.compile(r"user\.info", re.IGNORECASE)
 def setting_lines(plan: Plan, settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield pairs of a setting and its value."""
     yield "shards", f"{settings.shards}, one task and one transaction each in every micro-batch"
-    yield "commit records", f"topic {plan.markers_topic}"
+    yield "commit records", f"topic {plan.commits_topic}"
     yield "checkpoint", _shown(settings.checkpoint)
     heartbeat = f"{settings.heartbeat_s:g} s" if settings.heartbeat_s else "none"
     if plan.time == "offset":

@@ -180,7 +180,7 @@ class _Drawing:
     def makers_of_keys(self) -> None:
         """Add the state of operators with a key of their own, and the exchanges to it."""
         for node in graph_of(self._plan).makers_of_keys:
-            if self._graph[node.name].hops:
+            if self._graph[node.name].exchanges:
                 box_id = f"exchange {node.name}"
                 lines = _exchange_lines(self._plan)
                 self.boxes.append(Box(box_id, "exchange", node.name, lines))
@@ -227,9 +227,9 @@ class _Drawing:
             ends = []
             for name in branch.outputs:
                 inlet = planner.inlet_of(name)
-                ends.append(f"exchange {inlet}" if inlet in branch.hops else self._end(name))
+                ends.append(f"exchange {inlet}" if inlet in branch.exchanges else self._end(name))
             others = [planner.inlet_of(name) for name in branch.outputs]
-            for names, kind in ((branch.inlets, "state"), (branch.hops, "exchange")):
+            for names, kind in ((branch.inlets, "state"), (branch.exchanges, "exchange")):
                 ends += [fed.get(name, f"{kind} {name}") for name in names if name not in others]
             begin = at
             # The box of an arrangement names its key itself.
@@ -298,7 +298,7 @@ def _state_lines(plan: Plan, root: str) -> tuple[str, ...]:
 def _exchange_lines(plan: Plan) -> tuple[str, ...]:
     return (
         "to the shards of other keys, a micro-batch later",
-        f"through topic {plan.loopback_topic}",
+        f"through topic {plan.exchange_topic}",
     )
 
 

@@ -174,7 +174,7 @@ def arranges(plan: Plan) -> Mapping[str, str]:
 def of_branch(plan: Plan, branch: Branch) -> Iterator[str]:
     """Yield the joins that get rows from a branch, or look up its root."""
     joins = joined(plan)
-    for name in (*branch.inlets, *branch.hops):
+    for name in (*branch.inlets, *branch.exchanges):
         if name in joins.arrangements:
             yield from joins.arrangements[name].joins
         elif name in joins.stages:
@@ -245,7 +245,7 @@ def exchanges_of(plan: Plan, join: str, alias: str) -> int:
         stage = joins.stages.get(name)
         before = () if stage is None else stage.rows_from
         # A stage without earlier stages gets its rows from a feed.
-        return bool(graph[name].hops) + max(map(upto, before), default=0)
+        return bool(graph[name].exchanges) + max(map(upto, before), default=0)
 
     ends = [name for name in joins.last[join] if joins.stages[name].alias == alias]
     return max(map(upto, ends))
@@ -312,8 +312,8 @@ def _arrangement_lines(plan: Plan, name: str, shared: Shared) -> Iterator[str]:
     for text in shared.arrangement.filters:
         yield f"where {one_line(plain(text))}"
     yield f"1 arrangement, in the shards, as arrange {name}"
-    if progress.edges(plan)[name].hops:
-        yield f"filled by an exchange, through topic {plan.loopback_topic}"
+    if progress.edges(plan)[name].exchanges:
+        yield f"filled by an exchange, through topic {plan.exchange_topic}"
     yield _readers(shared)
 
 

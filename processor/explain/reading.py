@@ -229,7 +229,7 @@ def _whole(plan: Plan, source: Input, physical: Physical) -> str:
         name
         for branch, reason in readers
         if not reason
-        for name in (*branch.inlets, *branch.hops)
+        for name in (*branch.inlets, *branch.exchanges)
         if name not in fed and name not in map(planner.inlet_of, branch.outputs)
     )
     if functions:

@@ -93,8 +93,8 @@ def refuse_lost(observed: "Observed", plan: Plan, settings: Mapping[str, str]) -
 
     Raises: SourceError.
     """
-    last = observed.logged.offset or observed.birth.start
-    first = replays.first_offsets(observed.birth.begins, last)
+    last = observed.logged.offset or observed.metadata.start
+    first = replays.first_offsets(observed.metadata.begins, last)
     # A backfill that is under way continues where it is.
     begins = replays.with_begins(replays.begins(plan, first), last.positions)
     admin = client.admin(settings)
@@ -110,7 +110,7 @@ def refuse_lost(observed: "Observed", plan: Plan, settings: Mapping[str, str]) -
         raise refusal.error()
 
 
-class HopEnds:
+class ExchangeEnds:
     """Caches the end offsets of the exchange topic after a batch.
 
     One request for each batch is enough: no transaction of the pipeline is open between two
@@ -135,7 +135,7 @@ class Inputs:
         self._settings = settings
         self._admin = client.admin(settings)
         self._topics = list(dict.fromkeys([*plan.topics, *plan.transaction_topics]))
-        self._hopped = HopEnds()
+        self._exchange_ends = ExchangeEnds()
         self.dated = DatedInputs(plan, self._admin, settings) if plan.is_dated else None
         self._descriptions: dict[str, TopicInfo] = {}
         self._described_s = 0.0
@@ -282,10 +282,10 @@ class Inputs:
         except KafkaException:
             return  # the look that follows says what is wrong
 
-    def hops(self, batch: int, shards: int) -> Mapping[int, int]:
+    def exchanges(self, batch: int, shards: int) -> Mapping[int, int]:
         """Read the ends of the exchange topic after a batch, by shard."""
-        topic = self._plan.loopback_topic
-        return self._hopped.after(
+        topic = self._plan.exchange_topic
+        return self._exchange_ends.after(
             batch, lambda: topics.high_watermarks(self._admin, {topic: shards})[topic]
         )
 
@@ -317,7 +317,7 @@ class Inputs:
 
 # Of inputs with times of their own it is known, before a batch is minted: for diff topics, the
 # progress of their closed batches; for others, the report of the last batch, from its commit
-# records (markers), and which partitions are idle.
+# records (commit records), and which partitions are idle.
 
 
 class DatedInputs:

@@ -1,7 +1,7 @@
 """The topics that a pipeline writes; a start creates the missing ones.
 
-They are the topics of outputs and of their progress, the topic of markers, and, for plans with
-exchanges, the loopback topic.  A start also registers the schemas of outputs, which preflight
+They are the topics of outputs and of their progress, the topic of commit records, and, for plans
+with exchanges, the exchange topic.  A start also registers the schemas of outputs, which preflight
 checks.  An edit finds in the topics of outputs what they have had, and retracts it.
 """
 
@@ -20,7 +20,7 @@ from ikebana.processor.base.notices import Check, checked
 from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.base.texts import counted
 from ikebana.processor.base.transition import ReadBack
-from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.checkpoint.commits import CommitRecord
 from ikebana.processor.kafka import client, topics, transactions
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.registry import Registry
@@ -54,7 +54,7 @@ def create(
 ) -> bool:
     """Create missing topics and partitions; return whether any topic was missing."""
     # An edit may still use the exchange topic although the new plan has no exchange.
-    for name, partitions in {plan.loopback_topic: shards, **by_shard(plan, shards)}.items():
+    for name, partitions in {plan.exchange_topic: shards, **by_shard(plan, shards)}.items():
         if name in existing and existing[name].partitions < partitions:
             topics.add_partitions(admin, name, partitions)
     new = list(missing(plan, settings, shards, existing))
@@ -65,9 +65,9 @@ def create(
 
 def by_shard(plan: Plan, shards: int) -> dict[str, int]:
     """Return the topics with a partition for each shard, and their numbers of partitions."""
-    partitions = {plan.markers_topic: shards + 1}
-    if progress.has_hops(plan):
-        partitions[plan.loopback_topic] = shards
+    partitions = {plan.commits_topic: shards + 1}
+    if progress.has_exchanges(plan):
+        partitions[plan.exchange_topic] = shards
     return partitions
 
 
@@ -75,7 +75,7 @@ def missing(
     plan: Plan, settings: Settings, shards: int, existing: Container[str]
 ) -> Iterator[tuple[str, int, dict[str, str]]]:
     """Yield the topics that a start creates: name, number of partitions, settings."""
-    special = {plan.markers_topic: {**_LARGEST_MESSAGE, **transactions.MARKERS_SETTINGS}}
+    special = {plan.commits_topic: {**_LARGEST_MESSAGE, **transactions.COMMITS_SETTINGS}}
     needed: list[tuple[str, int | Output, Mapping[str, str]]] = [
         (name, partitions, special.get(name, _DIFF_TOPIC))
         for name, partitions in by_shard(plan, shards).items()
@@ -249,19 +249,19 @@ def contents_words(offsets: Ends) -> str:
     return f"read from {where}, {counted(count, 'offset')}"
 
 
-# The loopback topic moves updates between shards.  It has one partition for each shard, and no
+# The exchange topic moves updates between shards.  It has one partition for each shard, and no
 # retention: the updates of a batch are read by the next one.
 
 
 class Trimming:
-    """Deletes records from the loopback topic that no batch will read again."""
+    """Deletes records from the exchange topic that no batch will read again."""
 
     def __init__(self, admin: AdminClient, topic: str, retained: int) -> None:
         self._admin = admin
         self._topic = topic
-        self._unread = UnreadHops(retained)
+        self._unread = UnreadExchanges(retained)
 
-    def after(self, batch: Iterable[Marker]) -> None:
+    def after(self, batch: Iterable[CommitRecord]) -> None:
         """Note where a committed batch began to read, and trim up to the oldest retained."""
         due = self._unread.after(batch)
         if not due:
@@ -277,7 +277,7 @@ class Trimming:
         self._unread.trimmed(due)
 
 
-class UnreadHops:
+class UnreadExchanges:
     """Remembers where replayable batches began to read, so that earlier records can be trimmed."""
 
     def __init__(self, retained: int) -> None:
@@ -285,9 +285,9 @@ class UnreadHops:
         self._begins: deque[Mapping[int, int]] = deque()
         self._trimmed: Mapping[int, int] = {}
 
-    def after(self, batch: Iterable[Marker]) -> Mapping[int, int]:
+    def after(self, batch: Iterable[CommitRecord]) -> Mapping[int, int]:
         """Note a committed batch; return the offsets up to which partitions can be trimmed."""
-        self._begins.append({marker.shard: marker.hops_from for marker in batch})
+        self._begins.append({commit.shard: commit.exchanges_from for commit in batch})
         if len(self._begins) <= self._retained:
             return {}
         oldest = self._begins.popleft()

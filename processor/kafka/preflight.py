@@ -6,8 +6,8 @@ They write and remove a small file beside the checkpoint's files, and leave an u
 transactional id on brokers that check rights.
 
 The pipeline may be running meanwhile.  So the commits in Spark's log are read first, then the
-markers, then the end of the log.  The markers must be at least as new as those commits, and the
-log must be ahead of the markers.
+commit records, then the end of the log.  The commit records must be at least as new as those
+commits, and the log must be ahead of the commit records.
 """
 
 import functools
@@ -25,7 +25,7 @@ from ikebana.processor.base.notices import Check, checked, refused
 from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.base.processes import java_of
 from ikebana.processor.base.texts import counted, shown
-from ikebana.processor.checkpoint.checkpoint import Checkpoint, Logged, birth_of
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, Logged, metadata_of
 from ikebana.processor.checkpoint.describing_edits import describe
 from ikebana.processor.checkpoint.next_step import Desired, Observed, next_step, observed_at
 from ikebana.processor.checkpoint.recorded_plan import (
@@ -92,7 +92,7 @@ def of_checkpoint(plan: Plan, settings: Settings) -> Iterator[Check]:
         observed = observed_at(Checkpoint(settings.checkpoint))
         if observed is None:
             return "new: nothing is there yet"
-        return f"{observed.birth.id}, committed up to batch {observed.logged.committed}"
+        return f"{observed.metadata.id}, committed up to batch {observed.logged.committed}"
 
     def write() -> str:
         Checkpoint(settings.checkpoint).probe()
@@ -108,7 +108,7 @@ def of_checkpoint(plan: Plan, settings: Settings) -> Iterator[Check]:
             raise step.error()
         gist = describe(settings.checkpoint, observed, desired).gist()
         changes = "; ".join(gist) or "the plan and the number of shards are the checkpoint's"
-        hints = ineffective_hints(observed.birth, plan)
+        hints = ineffective_hints(observed.metadata, plan)
         return (
             f"{changes}; joins stay laid out by {', '.join(hints)} as before" if hints else changes
         )
@@ -166,7 +166,7 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
         observed, is_readable = observed_at(Checkpoint(settings.checkpoint)), True
     except IkebanaError:
         observed, is_readable = None, False
-    shards = settings.shards if observed is None else observed.birth.shards
+    shards = settings.shards if observed is None else observed.metadata.shards
     read_back = _read_back(plan, observed)
     ours = Rights(plan, settings, shards, read_back)
     yield from _of_inputs(settings, observed, ours)
@@ -201,7 +201,7 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
 
 def _read_back(plan: Plan, observed: Observed | None) -> list[str]:
     """List the topics of outputs that an edit to the plan retracts."""
-    edit = None if observed is None else edit_to(observed.birth, plan)
+    edit = None if observed is None else edit_to(observed.metadata, plan)
     return [] if edit is None else sorted(edit.read_back)
 
 
@@ -279,10 +279,12 @@ def _missing(what: str, near: str | None, *, gone: bool) -> Check:
 
 def _read_so_far(settings: Settings, observed: Observed) -> SourceOffset:
     """Read the offsets of the last batch that the checkpoint has committed."""
-    birth, committed = observed.birth, observed.logged.committed
-    if committed < birth.first_batch:
-        return birth.start
-    return Checkpoint(settings.checkpoint).layout(birth).offset(committed - birth.first_batch)
+    metadata, committed = observed.metadata, observed.logged.committed
+    if committed < metadata.first_batch:
+        return metadata.start
+    return (
+        Checkpoint(settings.checkpoint).layout(metadata).offset(committed - metadata.first_batch)
+    )
 
 
 def _of_positions(
@@ -309,29 +311,29 @@ def _together(
     observed: Observed | None,
     existing: Mapping[str, TopicInfo],
 ) -> Check:
-    """Check that checkpoint, markers and outputs belong to one history, as a start does."""
+    """Check that checkpoint, commit records and outputs belong to one history, as a start does."""
     what = "what belongs together"
     if observed is None and not existing:
         # Reading would need a consumer, which lets brokers create their topic of groups.
         return Check(what, "ok", _NEVER_RUN)
     if observed is None:
         nothing = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
-        birth = birth_of(settings.checkpoint, plan, settings.shards, nothing)
+        metadata = metadata_of(settings.checkpoint, plan, settings.shards, nothing)
         logged = Logged(None, -1, -1)
     else:
-        birth, logged = observed.birth, observed.logged
-    plan = with_checkpoint_names(birth, plan)
+        metadata, logged = observed.metadata, observed.logged
+    plan = with_checkpoint_names(metadata, plan)
 
     def look() -> Logged:
-        """Read the log's end now, with the commits from before the markers were read."""
+        """Read the log's end now, with the commits from before the commit records were read."""
         if observed is None:
             return logged
-        now = Checkpoint(settings.checkpoint).layout(birth).logged()
+        now = Checkpoint(settings.checkpoint).layout(metadata).logged()
         return replace(now, committed=logged.committed)
 
     try:
         with closing(KafkaBrokers(plan, settings)) as brokers:
-            lease = history(plan, birth, brokers, look).lease
+            lease = history(plan, metadata, brokers, look).lease
     except IkebanaError as error:
         return refused(what, error)
     except KafkaException as error:

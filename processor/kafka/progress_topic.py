@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from ikebana.codecs.diff import ProgressRecord, add_times
 from ikebana.errors import AwayError, CheckpointError
 from ikebana.processor.base.offsets import Offsets, Positions
-from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.checkpoint.commits import CommitRecord
 from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.client import PATIENCE_S, enqueue
 from ikebana.processor.kafka.reader import RangeReader, progress_record
@@ -34,12 +34,12 @@ def publish(
     plan: Plan,
     driver: TransactionalProducer,
     admin: AdminClient,
-    markers: Iterable[Marker],
+    commits: Iterable[CommitRecord],
     new: Collection[str] = (),
     begin: int = 0,
     last: Offsets = MappingProxyType({}),
 ) -> list[ProgressRecord]:
-    """Publish the progress of a batch, from its markers, for all outputs in one transaction.
+    """Publish a batch's progress, from its commit records, for all outputs in one transaction.
 
     `new` outputs have had no progress before, and begin at the time `begin`.  The end offsets
     are high watermarks taken after the batch's last commit returned: all of its updates lie
@@ -49,9 +49,9 @@ def publish(
     Raises:
         AwayError: the brokers did not answer, or only with ends from before the batch.
     """
-    markers = list(markers)
-    ends = _ends(plan, admin, markers, last)
-    batch = closings(plan, markers, ends, new, begin, last)
+    commits = list(commits)
+    ends = _ends(plan, admin, commits, last)
+    batch = closings(plan, commits, ends, new, begin, last)
     with driver.transaction() as producer:
         for output, record, times in batch:
             enqueue(producer, output.progress_topic, key=record.key(), value=record.encode())
@@ -65,16 +65,16 @@ def publish(
 def _ends(
     plan: Plan,
     admin: AdminClient,
-    markers: Sequence[Marker],
+    commits: Sequence[CommitRecord],
     last: Offsets,
 ) -> Positions:
     """Read the ends of outputs.  Raises: AwayError, if they stay those from before the batch."""
     described = topics.describe(admin, [output.topic for output in plan.published])
     partitions = {name: topic.partitions for name, topic in described.items()}
     written = {
-        output.topic: sum(marker.counts.get(output.name, 0) for marker in markers)
+        output.topic: sum(commit.counts.get(output.name, 0) for commit in commits)
         for output in plan.published
-        if output.traits.as_updates and not markers[0].transition.freezes(output.name)
+        if output.traits.as_updates and not commits[0].transition.freezes(output.name)
     }
 
     def are_old(ends: Positions) -> bool:
@@ -109,7 +109,7 @@ class Closing(NamedTuple):
 
 def closings(
     plan: Plan,
-    batch: Sequence[Marker],
+    batch: Sequence[CommitRecord],
     ends: Mapping[str, dict[int, int]],
     new: Collection[str] = (),
     begin: int = 0,
@@ -136,7 +136,7 @@ def closings(
             batch=first.batch,
             lower=begin if output.name in new else lower,
             upper=upper,
-            count=sum(marker.counts.get(output.name, 0) for marker in batch),
+            count=sum(commit.counts.get(output.name, 0) for commit in batch),
             ends=dict(last.get(output.topic, dict.fromkeys(ends[output.topic], 0)))
             if first.transition.freezes(output.name)
             else ends[output.topic],
@@ -147,7 +147,7 @@ def closings(
             given_up=given_up if 0 < lower < given_up else 0,
         )
         times: dict[int, int] = {}
-        for marker in batch:
-            add_times(times, marker.times.get(output.name, ()))
+        for commit in batch:
+            add_times(times, commit.times.get(output.name, ()))
         result.append(Closing(output, record, times))
     return result

@@ -244,12 +244,12 @@ def _needs(
         need(_KAFKA, output.progress_topic, AclOperation.READ)
     for topic in read_back:
         need(_KAFKA, topic, AclOperation.READ)
-    need(_SINK, plan.markers_topic, AclOperation.WRITE)
-    need(_KAFKA, plan.markers_topic, AclOperation.READ)
-    # While no task runs, the source checks the markers for a newer instance.
-    need(_SOURCE, plan.markers_topic, AclOperation.READ)
-    if progress.has_hops(plan):
-        need(_SINK, plan.loopback_topic, AclOperation.WRITE)
-        need(_SOURCE, plan.loopback_topic, AclOperation.READ)
-        need(_KAFKA, plan.loopback_topic, AclOperation.DELETE)
+    need(_SINK, plan.commits_topic, AclOperation.WRITE)
+    need(_KAFKA, plan.commits_topic, AclOperation.READ)
+    # While no task runs, the source checks the commit records for a newer instance.
+    need(_SOURCE, plan.commits_topic, AclOperation.READ)
+    if progress.has_exchanges(plan):
+        need(_SINK, plan.exchange_topic, AclOperation.WRITE)
+        need(_SOURCE, plan.exchange_topic, AclOperation.READ)
+        need(_KAFKA, plan.exchange_topic, AclOperation.DELETE)
     return needs

@@ -5,8 +5,8 @@ decides what can be recovered.  The steps of a recovery:
 
 1. look at the topics of the pipeline, and refuse what cannot be recovered;
 2. fence the lost checkpoint's driver and tasks, and look again: from then on nobody writes there;
-3. commit the next epoch and incarnation in the lease and in all markers, with the producers that
-   have fenced: an instance of the lost checkpoint that comes back finds them, and stops;
+3. commit the next epoch and incarnation in the lease and in all commit records, with the producers
+   that have fenced: an instance of the lost checkpoint that comes back finds them, and stops;
 4. write the metadata of the new checkpoint.
 
 The run that follows rebuilds the state.  After a death between 3 and 4 another `recover` finds
@@ -31,19 +31,19 @@ from ikebana.processor.base import processes
 from ikebana.processor.base.offsets import Positions, TopicInfo
 from ikebana.processor.checkpoint import recovering, takeover
 from ikebana.processor.checkpoint.checkpoint import (
-    Birth,
     Checkpoint,
+    CheckpointMetadata,
     Logged,
-    birth_of,
+    metadata_of,
 )
-from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
+from ikebana.processor.checkpoint.commits import CommitRecord, Lease, first_commit
 from ikebana.processor.checkpoint.inputs import topics_refusal
 from ikebana.processor.checkpoint.recovering import Remains, Unclosed
 from ikebana.processor.checkpoint.takeover import OutputState, TakeoverState, lasting_topics
 from ikebana.processor.kafka import client, own_topics, rights, topics, transactions
 from ikebana.processor.kafka.progress_topic import last_progress
 from ikebana.processor.kafka.reader import Range, RangeReader
-from ikebana.processor.kafka.transactions import TransactionalProducer, commit_marker
+from ikebana.processor.kafka.transactions import TransactionalProducer, commit_alone
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.topics.messages import Message
@@ -72,13 +72,13 @@ class Takeover(NamedTuple):
 def commit_lease(driver: TransactionalProducer, plan: Plan, lease: Lease) -> None:
     """Commit a lease.  Raises: FencedError, if a newer driver has fenced this one."""
     with driver.transaction() as producer:
-        transactions.produce_lease(producer, plan.markers_topic, lease)
+        transactions.produce_lease(producer, plan.commits_topic, lease)
 
 
 def take_over(
     plan: Plan,
     settings: Settings,
-    birth: Birth,
+    metadata: CheckpointMetadata,
     look: Callable[[], Logged],
     accepted: Callable[[], None],
     holder: str,
@@ -86,18 +86,18 @@ def take_over(
 ) -> Takeover:
     """Become the one instance of the pipeline.
 
-    `look` reads the checkpoint's logs; it is called after the lease is taken and the markers are
-    read.  `accepted` is called when everything fits and missing topics are created, before
-    anything is written.  `incarnation` is the one that this run had before it was restarted; 0 at
-    its first start.
+    `look` reads the checkpoint's logs; it is called after the lease is taken and the commit
+    records are read.  `accepted` is called when everything fits and missing topics are created,
+    before anything is written.  `incarnation` is the one that this run had before it was
+    restarted; 0 at its first start.
 
     Raises:
         AccessError: the brokers do not let us do what a pipeline has to do.
-        CheckpointError: checkpoint, markers and output topics do not belong together.
+        CheckpointError: checkpoint, commit records and output topics do not belong together.
         FencedError: an even newer instance came in between, or since `incarnation`.
     """
-    with closing(KafkaBrokers(plan, settings, birth.id, birth.shards)) as brokers:
-        state = takeover.take_over(plan, birth, brokers, look, accepted, holder, incarnation)
+    with closing(KafkaBrokers(plan, settings, metadata.id, metadata.shards)) as brokers:
+        state = takeover.take_over(plan, metadata, brokers, look, accepted, holder, incarnation)
         return Takeover(brokers.producer, state)
 
 
@@ -136,18 +136,18 @@ class KafkaBrokers:
         return topics.describe(self.admin, names)
 
     def last_lease(self) -> Lease | None:
-        topic = self._plan.markers_topic
+        topic = self._plan.commits_topic
         return transactions.last_lease(self.reader, topic, self._end_of(topic))
 
-    def fence(self, shard: int) -> Callable[[Marker], None]:
-        topic = self._plan.markers_topic
+    def fence(self, shard: int) -> Callable[[CommitRecord], None]:
+        topic = self._plan.commits_topic
         fenced = self._transactions(transactions.task_id(self._checkpoint, shard))
         self._ends[shard] = fenced.end_of(topic, transactions.partition_of_shard(shard))
-        return functools.partial(commit_marker, fenced, topic)
+        return functools.partial(commit_alone, fenced, topic)
 
-    def last_marker(self, shard: int) -> Marker | None:
+    def last_commit(self, shard: int) -> CommitRecord | None:
         end = self._ends.get(shard)
-        return transactions.last_marker(self.reader, self._plan.markers_topic, shard, end)
+        return transactions.last_commit(self.reader, self._plan.commits_topic, shard, end)
 
     def shown(self, output: Output, existing: Mapping[str, TopicInfo]) -> OutputState:
         last, begins, policy = None, 0, ""
@@ -194,7 +194,9 @@ def read_remains(plan: Plan, settings: Settings) -> Remains:
         return _Looking(plan, settings, brokers).left()
 
 
-def recover(plan: Plan, settings: Settings, left: Remains, checkpoint: Checkpoint) -> Birth:
+def recover(
+    plan: Plan, settings: Settings, left: Remains, checkpoint: Checkpoint
+) -> CheckpointMetadata:
     """Make the metadata of a checkpoint that goes on where the lost one has ended.
 
     `left` had no problems; any change since then is refused.
@@ -207,7 +209,7 @@ def recover(plan: Plan, settings: Settings, left: Remains, checkpoint: Checkpoin
     lost = left.lease.checkpoint
     with closing(KafkaBrokers(plan, settings, lost)) as brokers:
         brokers.hold_lease()
-        commits = {shard: brokers.fence(shard) for shard in left.markers}
+        writers = {shard: brokers.fence(shard) for shard in left.commits}
         left = _Looking(plan, settings, brokers).left()
         lease = left.lease
         problems = [
@@ -219,22 +221,22 @@ def recover(plan: Plan, settings: Settings, left: Remains, checkpoint: Checkpoin
                 + "".join(f"; {each}" for each in problems),
                 hint="Look again with --plan.",
             )
-        birth = birth_of(
+        metadata = metadata_of(
             settings.checkpoint, plan, settings.shards, recovering.rebuild(plan, left)
         )
-        birth = replace(birth, id=lost, epoch=lease.epoch + 1, first_batch=left.batch + 1)
+        metadata = replace(metadata, id=lost, epoch=lease.epoch + 1, first_batch=left.batch + 1)
         ids = {
             name: left.topic_ids[name] for name in lasting_topics(plan) if name in left.topic_ids
         }
         incarnation, holder = lease.incarnation + 1, f"{socket.gethostname()}:{os.getpid()}"
-        brokers.commit_lease(Lease(lost, birth.epoch, incarnation, holder, ids))
-        for shard, commit in commits.items():
-            retired = shard >= birth.shards
-            marker = first_marker(birth, plan, shard)
-            commit(replace(marker, incarnation=incarnation, retired=retired))
-    processes.fault_point("before_recovered", birth.epoch)
-    checkpoint.write(birth)
-    return birth
+        brokers.commit_lease(Lease(lost, metadata.epoch, incarnation, holder, ids))
+        for shard, write in writers.items():
+            retired = shard >= metadata.shards
+            commit = first_commit(metadata, plan, shard)
+            write(replace(commit, incarnation=incarnation, retired=retired))
+    processes.fault_point("before_recovered", metadata.epoch)
+    checkpoint.write(metadata)
+    return metadata
 
 
 class _StableReader(RangeReader):
@@ -267,18 +269,18 @@ class _Looking:
             raise refusal.error()
         asked = {name: topic.partitions for name, topic in read.items()}
         written = [t for output in plan.published for t in (output.topic, output.progress_topic)]
-        existing = brokers.topics([plan.markers_topic, plan.loopback_topic, *written])
+        existing = brokers.topics([plan.commits_topic, plan.exchange_topic, *written])
         shards, lease = 0, None
-        if plan.markers_topic in existing:
-            shards = transactions.shards_of(existing[plan.markers_topic].partitions)
+        if plan.commits_topic in existing:
+            shards = transactions.shards_of(existing[plan.commits_topic].partitions)
             lease = brokers.last_lease()
-        last = {shard: brokers.last_marker(shard) for shard in range(shards)}
+        last = {shard: brokers.last_commit(shard) for shard in range(shards)}
         outputs = {o.name: brokers.shown(o, existing) for o in plan.published}
         had, lost = self._had(existing)
         ends = topics.ends(self._inputs, asked)
         return Remains(
             lease=lease,
-            markers=last,
+            commits=last,
             outputs=outputs,
             unclosed={
                 output.name: recovering.unclosed_records(
@@ -298,7 +300,7 @@ class _Looking:
                 for name in asked
             },
             topic_ids={name: topic.id for name, topic in {**existing, **read}.items()},
-            hops=self._hops(existing),
+            exchanges=self._exchanges(existing),
             starts=self._starts(asked, ends),
         )
 
@@ -361,9 +363,9 @@ class _Looking:
         ]
         return Unclosed(len(times), max(times, default=-1))
 
-    def _hops(self, existing: Mapping[str, TopicInfo]) -> dict[int, int]:
-        """The ends of the loopback topic: all of its messages belong to the lost state."""
-        name = self._plan.loopback_topic
+    def _exchanges(self, existing: Mapping[str, TopicInfo]) -> dict[int, int]:
+        """The ends of the exchange topic: all of its messages belong to the lost state."""
+        name = self._plan.exchange_topic
         if name not in existing:
             return {}
         return topics.high_watermarks(self._brokers.admin, {name: existing[name].partitions})[name]

@@ -1,15 +1,15 @@
-"""Write the updates of a batch and its commit record (marker) in one transaction.
+"""Write the updates of a batch and its commit record in one transaction.
 
 The order makes it safe: first fence the former holder of the transactional id, *then* read
 what was committed, then begin a transaction.  Between reading and committing nobody else can
 commit without fencing us.
 
-Commit records are called markers in the code; they are not Kafka's own transaction markers.  Each
-shard has one partition of the markers topic, whose last record is authoritative: it has the batch
-that the shard last committed to Kafka, the counts of the batch, and its manifest.  A replay adopts
-it instead of computing the batch again, because the input may have been compacted meanwhile.
-Partition 0 belongs to the driver, and its last record is the driver's lease.  The topic is
-compacted and has no retention, so markers outlast any downtime.
+Commit records are not Kafka's own transaction markers.  Each shard has one partition of the topic
+of commit records, whose last record is authoritative: it has the batch that the shard last
+committed to Kafka, the counts of the batch, and its manifest.  A replay adopts it instead of
+computing the batch again, because the input may have been compacted meanwhile.  Partition 0
+belongs to the driver, and its last record is the driver's lease.  The topic is compacted and has
+no retention, so commit records outlast any downtime.
 
 Committed records are read up to an offset from `end_of`.  A broker that was replaced as a
 partition's leader, and has not noticed it, still answers readers, with an old end and old
@@ -29,7 +29,7 @@ from ikebana.codecs import diff
 from ikebana.codecs.output_messages import OutputMessage
 from ikebana.errors import AwayError, CheckpointError, FencedError, LateError, SourceError
 from ikebana.processor.base.rows import KeyedUpdate, in_columns_of
-from ikebana.processor.checkpoint.commits import Lease, Marker
+from ikebana.processor.checkpoint.commits import CommitRecord, Lease
 from ikebana.processor.kafka import client
 from ikebana.processor.kafka.client import (
     REQUEST_S,
@@ -86,7 +86,7 @@ class TransactionalProducer:
         Raises:
             FencedError: a newer holder of the transactional id has taken over.
             SourceError: the brokers were away for too long, or the transaction took longer
-                than its timeout; the markers topic shows whether it was committed.
+                than its timeout; the topic of commit records shows whether it was committed.
         """
         self._begin()
         try:
@@ -193,7 +193,7 @@ class TransactionalProducer:
         return SourceError(f"could not go on with transaction {self.id}: {cause.str()}")
 
 
-MARKERS_SETTINGS = {
+COMMITS_SETTINGS = {
     "cleanup.policy": "compact",
     "segment.ms": "600000",
     "min.cleanable.dirty.ratio": "0.5",
@@ -217,7 +217,7 @@ def trial_id(checkpoint: str) -> str:
 
 
 def partition_of_shard(shard: int) -> int:
-    """Return the partition of a shard's markers; partition 0 belongs to the driver."""
+    """Return the partition of a shard's commit records; partition 0 belongs to the driver."""
     return shard + 1
 
 
@@ -226,11 +226,11 @@ def shards_of(partitions: int) -> int:
     return partitions - 1
 
 
-def last_marker(
+def last_commit(
     reader: RangeReader, topic: str, shard: int, end: int | None = None
-) -> Marker | None:
-    """Read the last committed marker of a shard; for `end` see `last_record`."""
-    return last_record(reader, topic, partition_of_shard(shard), Marker, end)
+) -> CommitRecord | None:
+    """Read the last commit record of a shard; for `end` see `last_record`."""
+    return last_record(reader, topic, partition_of_shard(shard), CommitRecord, end)
 
 
 def last_lease(reader: RangeReader, topic: str, end: int | None = None) -> Lease | None:
@@ -274,14 +274,14 @@ def last_message(
     return messages[-1] if messages else None
 
 
-def produce_marker(producer: Producer, topic: str, marker: Marker) -> None:
-    """Add a marker to the open transaction."""
+def produce_commit(producer: Producer, topic: str, commit: CommitRecord) -> None:
+    """Add a commit record to the open transaction."""
     enqueue(
         producer,
         topic,
-        key=b"shard-%d" % marker.shard,
-        value=msgspec.json.encode(marker),
-        partition=partition_of_shard(marker.shard),
+        key=b"shard-%d" % commit.shard,
+        value=msgspec.json.encode(commit),
+        partition=partition_of_shard(commit.shard),
     )
 
 
@@ -290,7 +290,7 @@ def produce_lease(producer: Producer, topic: str, lease: Lease) -> None:
     enqueue(producer, topic, key=b"driver", value=msgspec.json.encode(lease), partition=0)
 
 
-def commit_marker(transactions: TransactionalProducer, topic: str, marker: Marker) -> None:
-    """Commit a transaction with only a marker."""
+def commit_alone(transactions: TransactionalProducer, topic: str, commit: CommitRecord) -> None:
+    """Commit a transaction with only a commit record."""
     with transactions.transaction() as producer:
-        produce_marker(producer, topic, marker)
+        produce_commit(producer, topic, commit)

@@ -244,7 +244,7 @@ class Edit:
             if all(
                 root not in stages.arrangements
                 and (root in self.fresh or has_contents(self.after, root))
-                for root in (*edge.after, *edge.hops)
+                for root in (*edge.after, *edge.exchanges)
             ):
                 joins[join.name] = first
         return joins
@@ -311,7 +311,7 @@ class Edit:
     def filled_with(self, branch: Branch) -> frozenset[str]:
         """List the fresh operators that are filled with the results of a branch."""
         takers = self.takers.union(self.filled_joins.values())
-        return takers & {*branch.inlets, *branch.hops}
+        return takers & {*branch.inlets, *branch.exchanges}
 
     def passes_differ(self, root: str) -> bool:
         """Whether the steps after a root change, so that other rows may fail on them."""
@@ -674,7 +674,7 @@ def _lacking(edit: Edit, plan: Plan, root: str, branch: planner.Branch) -> Itera
         yield EditProblem(f"outputs.{shown(name)}", reason, instead)
     if plan is edit.after:
         stages, gathered = joined(plan).stages, planner.gathered(plan).values()
-        for name in (*branch.inlets, *branch.hops):
+        for name in (*branch.inlets, *branch.exchanges):
             if name in edit.fresh and name not in stages and name not in gathered:
                 reason = f'is new, and reads "{shown(root)}": {what}'
                 yield EditProblem(f"operators.{shown(name)}", reason, instead)
@@ -703,7 +703,7 @@ def _joins(edit: Edit) -> Iterator[EditProblem]:
         for branch in branches:
             if not branch.moves_time and root not in timed:
                 continue
-            for name in (*branch.inlets, *branch.hops):
+            for name in (*branch.inlets, *branch.exchanges):
                 reader = new.stages.get(name)
                 if reader is not None and name in edit.fresh and root not in edit.fresh:
                     yield EditProblem(

@@ -539,14 +539,14 @@ class Plan:
         return tuple(dict.fromkeys(topic for topic in named if topic is not None))
 
     @property
-    def markers_topic(self) -> str:
-        """The topic of the shards' commit markers."""
-        return self.name + ".markers"
+    def commits_topic(self) -> str:
+        """The topic of the shards' commit records."""
+        return self.name + ".commits"
 
     @property
-    def loopback_topic(self) -> str:
+    def exchange_topic(self) -> str:
         """The topic through which updates move between shards, if the plan has exchanges."""
-        return self.name + ".loopback"
+        return self.name + ".exchange"
 
     @property
     def machines(self) -> tuple[StateMachine, ...]:
@@ -605,7 +605,7 @@ class Plan:
         return replace(self, operators=tuple(operators))
 
     def fingerprint(self) -> str:
-        """A hash of the plan for offsets and markers, so that other plans are refused.
+        """A hash of the plan for offsets and commit records, so that other plans are refused.
 
         It leaves out `lateness` and `idle`, which only decide how far the next batches go.
         """

@@ -296,7 +296,7 @@ def _topic_problems(plan: Plan) -> Iterator[PlanProblem]:
         if topic in read:
             yield path, f"topic {topic!r} is also read, at {read[topic]}"
         read.setdefault(topic, path)
-    internal = (plan.markers_topic, plan.loopback_topic)
+    internal = (plan.commits_topic, plan.exchange_topic)
     written = dict.fromkeys(internal, "pipeline")
     for topic in internal:
         if topic in read:

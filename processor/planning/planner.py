@@ -157,7 +157,7 @@ class Branch:
 
     Several branches may begin with the steps of one operator, but its errors must be recorded
     once: another branch records the errors of the operators in `silent`.  `inlets` has the
-    operators that get the updates by key in the same pass, `hops` those that get them
+    operators that get the updates by key in the same pass, `exchanges` those that get them
     through an exchange, one micro-batch later.
     """
 
@@ -166,7 +166,7 @@ class Branch:
     outputs: tuple[str, ...]
     silent: frozenset[str] = frozenset()
     inlets: tuple[str, ...] = ()
-    hops: tuple[str, ...] = ()
+    exchanges: tuple[str, ...] = ()
 
     @property
     def moves_time(self) -> bool:
@@ -288,7 +288,7 @@ def gathered(plan: Plan) -> Mapping[str, str]:
         output.name: inlet_of(output.name)
         for output in plan.outputs
         if not output.traits.as_updates
-        and any(hop for _, hop in inlet_paths(plan, Inlet("", output.source, ())))
+        and any(exchange for _, exchange in inlet_paths(plan, Inlet("", output.source, ())))
     }
 
 
@@ -335,22 +335,22 @@ class _WayToInlet(NamedTuple):
 
     inlet: str
     steps: tuple[Named, ...]
-    hop: bool
+    exchange: bool
 
 
 def _ways_to_inlets(plan: Plan) -> Mapping[str, Sequence[_WayToInlet]]:
     """The ways to all inlets, by their roots."""
     ways: dict[str, list[_WayToInlet]] = {}
     for inlet in inlets(plan):
-        for path, hop in inlet_paths(plan, inlet):
-            ways.setdefault(path.root, []).append(_WayToInlet(inlet.name, path.steps, hop))
+        for path, exchange in inlet_paths(plan, inlet):
+            ways.setdefault(path.root, []).append(_WayToInlet(inlet.name, path.steps, exchange))
     return ways
 
 
 def _branches(plan: Plan, root: str, ways: Sequence[_WayToInlet]) -> Iterator[Branch]:
     outputs: dict[tuple[Named, ...], list[str]] = {}
     near: dict[tuple[Named, ...], list[str]] = {}
-    hops: dict[tuple[Named, ...], list[str]] = {}
+    exchanges: dict[tuple[Named, ...], list[str]] = {}
     for output in plan.outputs:
         for path in graph_of(plan).ways(output.source):
             if path.root == root:
@@ -358,7 +358,7 @@ def _branches(plan: Plan, root: str, ways: Sequence[_WayToInlet]) -> Iterator[Br
                 outputs.setdefault(path.steps, []).append(output.name)
     for way in ways:
         outputs.setdefault(way.steps, [])
-        (hops if way.hop else near).setdefault(way.steps, []).append(way.inlet)
+        (exchanges if way.exchange else near).setdefault(way.steps, []).append(way.inlet)
     if root in looked_up(plan):
         # Joins look up whole rows in its state.
         outputs.setdefault((), [])
@@ -375,7 +375,7 @@ def _branches(plan: Plan, root: str, ways: Sequence[_WayToInlet]) -> Iterator[Br
             tuple(names),
             silent,
             tuple(near.get(steps, ())),
-            tuple(hops.get(steps, ())),
+            tuple(exchanges.get(steps, ())),
         )
 
 
@@ -418,7 +418,7 @@ def columns_of(plan: Plan, branch: Branch, scope: Scope) -> tuple[str, ...] | No
         return steps.columns
     feeds = {feed.name: feed.by.relation for feed in joined(plan).feeds}
     # A branch without steps is an upsert's state that joins look up, or a function's input.
-    fed = [feeds.get(name) for name in (*branch.inlets, *branch.hops)]
+    fed = [feeds.get(name) for name in (*branch.inlets, *branch.exchanges)]
     read = [None if name is None else columns_read(plan, name) for name in fed]
     if not branch.steps and branch.root in looked_up(plan):
         read.append(columns_read(plan, branch.root))

@@ -27,13 +27,13 @@ from ikebana.processor.planning.planner import Branch, Physical
 class Edges:
     """The operators that an operator waits for, by name.
 
-    It gets the updates of `after` in the same pass, and those of `hops` through the loopback
+    It gets the updates of `after` in the same pass, and those of `exchanges` through the exchange
     topic.
     """
 
     from_source: bool = False
     after: tuple[str, ...] = ()
-    hops: tuple[str, ...] = ()
+    exchanges: tuple[str, ...] = ()
     looks_up: tuple[str, ...] = ()
 
 
@@ -48,22 +48,22 @@ def edges(plan: Plan) -> Mapping[str, Edges]:
     for inlet in planner.inlets(plan):
         paths = list(planner.inlet_paths(plan, inlet))
         graph[inlet.name] = Edges(
-            after=_unique(path.root for path, hop in paths if not hop),
-            hops=_unique(path.root for path, hop in paths if hop),
+            after=_unique(path.root for path, exchange in paths if not exchange),
+            exchanges=_unique(path.root for path, exchange in paths if exchange),
         )
     stages = joined(plan)
     for name, stage in stages.stages.items():
         # A stage without `rows_from` has its own feed.
-        way = _way(stage.rows_from, hop=stage.hop) if stage.rows_from else graph[name]
+        way = _way(stage.rows_from, exchange=stage.exchange) if stage.rows_from else graph[name]
         graph[name] = replace(way, looks_up=(stage.looks_up,))
     for join, last in stages.last.items():
         graph[join] = Edges(after=last)
     return graph
 
 
-def has_hops(plan: Plan) -> bool:
+def has_exchanges(plan: Plan) -> bool:
     """Whether any updates go through the exchange topic."""
-    return any(edge.hops for edge in edges(plan).values())
+    return any(edge.exchanges for edge in edges(plan).values())
 
 
 @functools.lru_cache(maxsize=32)
@@ -76,8 +76,8 @@ def order(plan: Plan) -> tuple[str, ...]:
     return tuple(TopologicalSorter(before).static_order())
 
 
-def _way(names: tuple[str, ...], *, hop: bool) -> Edges:
-    return Edges(hops=names) if hop else Edges(after=names)
+def _way(names: tuple[str, ...], *, exchange: bool) -> Edges:
+    return Edges(exchanges=names) if exchange else Edges(after=names)
 
 
 def advance_frontiers(
@@ -85,14 +85,14 @@ def advance_frontiers(
     frontiers: Mapping[str, Time],
     source_upper: Time,
     *,
-    all_hops: bool = True,
+    all_exchanges: bool = True,
     frozen: Collection[str] = (),
 ) -> dict[str, Time]:
     """The upper of every operator in a batch; `source_upper` is the upper of its source.
 
     `frontiers` has the uppers of the batch before.  An operator that it lacks is new, and begins
     at the frontier of the others.  Operators behind an exchange do not advance unless the batch
-    takes `all_hops`, because more updates of their times will come.  For the same reason
+    takes `all_exchanges`, because more updates of their times will come.  For the same reason
     `frozen` operators do not advance while their first time is being filled.
     """
     uppers: dict[str, Time] = {}
@@ -102,8 +102,8 @@ def advance_frontiers(
         if name not in uppers:
             edge, before = graph[name], frontiers.get(name, begin)
             bounds = [source_upper] if edge.from_source else []
-            bounds += [frontiers.get(producer, begin) for producer in edge.hops]
-            if name in frozen or (edge.hops and not all_hops):
+            bounds += [frontiers.get(producer, begin) for producer in edge.exchanges]
+            if name in frozen or (edge.exchanges and not all_exchanges):
                 bounds.append(before)
             bounds += [upper(other) for other in (*edge.after, *edge.looks_up)]
             uppers[name] = max(min(bounds), before)
@@ -139,7 +139,7 @@ def depths(graph: Mapping[str, Edges]) -> dict[str, int]:
         if name not in cache:
             edge = graph[name]
             beside = [depth(other) for other in (*edge.after, *edge.looks_up)]
-            cache[name] = max([0, *beside, *(depth(other) + 1 for other in edge.hops)])
+            cache[name] = max([0, *beside, *(depth(other) + 1 for other in edge.exchanges)])
         return cache[name]
 
     return {name: depth(name) for name in graph}
@@ -199,7 +199,7 @@ def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> froz
     """The outputs and operators that get updates of times that their frontiers have not passed.
 
     These are the readers of a step that moves time, the readers of an exchange, since the
-    loopback topic may be read in portions, and an output of several collections with different
+    exchange topic may be read in portions, and an output of several collections with different
     frontiers.  With `early`, readers of an input in `mode: diffs` are among them.
     """
     graph = edges(plan)
@@ -216,7 +216,7 @@ def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> froz
         if branch.moves_time or root in timed
         for target in _targets(branch)
     }
-    held |= {(IN, name) for name, edge in graph.items() if edge.hops}
+    held |= {(IN, name) for name, edge in graph.items() if edge.exchanges}
     held |= {
         (IN, name)
         for name, edge in graph.items()
@@ -241,7 +241,7 @@ def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> froz
 
 def _targets(branch: Branch) -> Iterator[Target]:
     yield from ((OUT, name) for name in branch.outputs)
-    yield from ((IN, name) for name in (*branch.inlets, *branch.hops))
+    yield from ((IN, name) for name in (*branch.inlets, *branch.exchanges))
 
 
 def far_inlets(physical: Physical) -> frozenset[str]:

@@ -20,7 +20,7 @@ import pandas as pd
 from ikebana.arrangements.manifest import Manifest
 from ikebana.errors import CheckpointError
 from ikebana.processor.base import calls, processes
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, CheckpointMetadata
 from ikebana.processor.engine import task as shard_batch
 from ikebana.processor.engine.task import Job, decode_state
 from ikebana.processor.spark.workers import daemon, left_rows, owners
@@ -36,13 +36,13 @@ STATE_SCHEMA = "manifest binary"
 
 
 class GroupResult(msgspec.Struct, frozen=True, array_like=True):
-    """The result of a group's batch: the markers of its shards, as JSON.
+    """The result of a group's batch: the commit records of its shards, as JSON.
 
     `owned` says whether owners have run it rather than the worker itself; `missed` are the hosts
     that were not reached.
     """
 
-    markers: list[bytes]
+    commits: list[bytes]
     owned: bool
     missed: list[str] = []
 
@@ -81,7 +81,7 @@ class Groups:
         here = HostAddress.here()
         if here is None or not here.owners:
             done = [self._run_here(shard, states[shard], rows[shard]) for shard in rows]
-            return done, GroupResult(_markers(done), owned=False)
+            return done, GroupResult(_commits(done), owned=False)
         all_here = dict.fromkeys(rows, here)
         results = owners.run({**all_here, **hosts}, self.job, states, rows)
         left = {shard: rows[shard] for shard in rows if results[shard] is None}
@@ -89,11 +89,11 @@ class Groups:
             results |= owners.run(all_here, self.job, states, left)
         done = [results[shard] or daemon.end_worker() for shard in rows]
         missed = sorted({hosts[shard].text for shard in left if shard in hosts})
-        return done, GroupResult(_markers(done), owned=True, missed=missed)
+        return done, GroupResult(_commits(done), owned=True, missed=missed)
 
     def _run_here(self, shard: int, state: bytes | None, rows: list[bytes]) -> Done:
-        marker = shard_batch.run(_job(self.job.content), shard, state, left_rows.resolve(rows))
-        return Done(shard_batch.encode_state(marker.manifest), msgspec.json.encode(marker))
+        commit = shard_batch.run(_job(self.job.content), shard, state, left_rows.resolve(rows))
+        return Done(shard_batch.encode_state(commit.manifest), msgspec.json.encode(commit))
 
 
 def run_group(
@@ -101,9 +101,9 @@ def run_group(
 ) -> Iterator[pd.DataFrame]:
     """Run the batch on the shards of a group; yield its result as the only row.
 
-    The markers' transactions are committed before the row is yielded and before Spark commits
-    the state.  After a crash in between, the replay of the batch adopts the markers of shards that
-    had committed, and computes the others.
+    The commit records' transactions are committed before the row is yielded and before Spark
+    commits the state.  After a crash in between, the replay of the batch adopts the commit records
+    of shards that had committed, and computes the others.
     """
     processes.exempt_objects()
     shards = groups.shards_of(int(key[0]))
@@ -123,8 +123,8 @@ def run_group(
     yield pd.DataFrame({"result": [msgspec.msgpack.encode(result)]})
 
 
-def _markers(done: Sequence[Done]) -> list[bytes]:
-    return [each.marker for each in done]
+def _commits(done: Sequence[Done]) -> list[bytes]:
+    return [each.commit for each in done]
 
 
 @functools.lru_cache(maxsize=4)
@@ -152,7 +152,9 @@ def parted(row: bytes) -> list[bytes]:
     return [bytes(each) for each in msgspec.json.decode(row, type=list[msgspec.Raw])]
 
 
-def manifests(checkpoint: Checkpoint, birth: Birth, batch: int | None = None) -> list[Manifest]:
+def manifests(
+    checkpoint: Checkpoint, metadata: CheckpointMetadata, batch: int | None = None
+) -> list[Manifest]:
     """Read the manifests of shards from Spark's state store; the query need not run.
 
     They are those after `batch`, by default the last committed one.  A shard without a state row
@@ -165,30 +167,29 @@ def manifests(checkpoint: Checkpoint, birth: Birth, batch: int | None = None) ->
     from ikebana.processor.authoring.settings import Settings
     from ikebana.processor.spark.session import Spark
 
-    committed = checkpoint.layout(birth).logged().committed
+    committed = checkpoint.layout(metadata).logged().committed
     chosen = committed if batch is None else batch
-    by_shard = {
-        shard: birth.seeds.get(shard, Manifest(birth.id, shard)) for shard in range(birth.shards)
-    }
-    if committed < birth.first_batch:
+    seeds = metadata.seeds
+    by_shard = {n: seeds.get(n, Manifest(metadata.id, n)) for n in range(metadata.shards)}
+    if committed < metadata.first_batch:
         return list(by_shard.values())
-    if not birth.first_batch <= chosen <= committed:
+    if not metadata.first_batch <= chosen <= committed:
         raise CheckpointError(
             f"batch {chosen} is not among the committed ones of this checkpoint: "
-            f"{birth.first_batch} to {committed}"
+            f"{metadata.first_batch} to {committed}"
         )
     settings = Settings(
-        checkpoint=checkpoint.data(birth),
+        checkpoint=checkpoint.data(metadata),
         kafka={"bootstrap.servers": "unused"},
-        shards=birth.shards,
+        shards=metadata.shards,
         master="local[1]",
     )
     with Spark(settings, "ikebana state") as spark:
         reading = spark.session().read.format("statestore")
         try:
             rows = (
-                reading.option("batchId", chosen - birth.first_batch)
-                .load(checkpoint.data(birth))
+                reading.option("batchId", chosen - metadata.first_batch)
+                .load(checkpoint.data(metadata))
                 .selectExpr("value.groupState.manifest AS manifest")
                 .collect()
             )

@@ -25,8 +25,8 @@ from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base import processes
 from ikebana.processor.base.processes import collect_now_and_then
 from ikebana.processor.base.texts import shown
-from ikebana.processor.checkpoint.checkpoint import Birth, CheckpointFiles
-from ikebana.processor.checkpoint.commits import Marker, reports_of
+from ikebana.processor.checkpoint.checkpoint import CheckpointFiles, CheckpointMetadata
+from ikebana.processor.checkpoint.commits import CommitRecord, reports_of
 from ikebana.processor.checkpoint.recorded_plan import edit_under_way
 from ikebana.processor.engine.opening import Opened, opened
 from ikebana.processor.engine.task import Job, encode_state
@@ -125,13 +125,13 @@ def trigger_of(progress: Mapping[str, Any]) -> TriggerReport:
 # Decision (an idle run asks the JVM for nothing): A thread waits for the query's end, and what is
 # frozen out of garbage collection is not counted: `gc.get_freeze_count` walks over all of it.
 
-# Decision (markers by the plainest action): To collect a frame plans a second query and reads
-# bytecode; `collectAsync` of the RDD behind it does neither. Markers from Kafka would wait for
-# the last stable offset.
+# Decision (commit records by the plainest action): To collect a frame plans a second query and
+# reads bytecode; `collectAsync` of the RDD behind it does neither. Commit records from Kafka would
+# wait for the last stable offset.
 
 
 class ProgressSink:
-    """Runs a batch with one action, and publishes its progress from the markers."""
+    """Runs a batch with one action, and publishes its progress from the commit records."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class ProgressSink:
         self._on_batch = on_batch
         self._on_missed = on_missed
         self._trimming = (
-            Trimming(self._admin, job.plan.loopback_topic, job.retained)
+            Trimming(self._admin, job.plan.exchange_topic, job.retained)
             if config.exchanges
             else None
         )
@@ -172,19 +172,21 @@ class ProgressSink:
         begun -= self._signals.take_reading_time_s()
         left_rows.forget(self._rows)
         batch = job.first_batch + spark_batch
-        markers = [
-            msgspec.json.decode(each, type=Marker) for result in results for each in result.markers
+        commits = [
+            msgspec.json.decode(each, type=CommitRecord)
+            for result in results
+            for each in result.commits
         ]
-        shards = sorted(marker.shard for marker in markers)
-        assert shards == list(range(job.shards)), f"batch {batch}: markers of {shards}"
-        assert {marker.batch for marker in markers} == {batch}, f"batch {batch}: {markers}"
+        shards = sorted(commit.shard for commit in commits)
+        assert shards == list(range(job.shards)), f"batch {batch}: commits of {shards}"
+        assert {commit.batch for commit in commits} == {batch}, f"batch {batch}: {commits}"
         processes.fault_point("before_progress", batch)
         if batch > self._published:
             records = progress_topic.publish(
                 job.plan,
                 self._producer,
                 self._admin,
-                markers,
+                commits,
                 self._new,
                 self._begin,
                 self._ends,
@@ -192,13 +194,13 @@ class ProgressSink:
             self._ends |= {record.topic: record.ends for record in records}
             self._published, self._new = batch, frozenset()
         processes.fault_point("after_progress", batch)
-        self._signals.write(reports_of(markers))
+        self._signals.write(reports_of(commits))
         if self._trimming is not None:
-            self._trimming.after(markers)
+            self._trimming.after(commits)
         owned = all(result.owned for result in results)
         if missed := {host for result in results for host in result.missed}:
             self._on_missed(missed)
-        self._on_batch(report(markers, time.monotonic() - begun, owned=owned))
+        self._on_batch(report(commits, time.monotonic() - begun, owned=owned))
 
 
 def results_of(frame: DataFrame) -> list[GroupResult]:
@@ -371,10 +373,10 @@ def start(
     opening = opened(
         portable, settings, on_step, on_edit, incarnation=incarnation, tasks=spark.tasks
     )
-    birth, takeover = opening.step.birth, opening.takeover
+    metadata, takeover = opening.step.metadata, opening.takeover
     on_step("starting Spark")
     running = spark.session()
-    groups = _laid_out(running, birth)
+    groups = _laid_out(running, metadata)
     signals = Signals(spark.folder / f"stop-{takeover.incarnation}")
     edit = _edit(opening)
     readers = running.sparkContext.defaultParallelism
@@ -383,11 +385,11 @@ def start(
     listening = _listener(running, opening, on_trigger)
     on_step("starting the query")
     on_begin()
-    placing = _placing(running, birth, signals) if spark.places else None
+    placing = _placing(running, metadata, signals) if spark.places else None
     on_missed = placing.leave_out if placing is not None else lambda _: None
     on_batch = autoscaler(settings, spark.session, watcher.batch, on_step)
     # If inputs were read from snapshots, nothing is known about earlier times.
-    begin = birth.begin
+    begin = metadata.begin
     sink = ProgressSink(
         job, takeover, settings, on_batch, begin=begin, config=config, on_missed=on_missed
     )
@@ -401,7 +403,7 @@ def _run_start(
     opening: Opened, spark: Spark | CallerSpark, running: SparkSession, signals: Signals
 ) -> RunStart:
     return RunStart(
-        opening.step.birth.id,
+        opening.step.metadata.id,
         opening.takeover.incarnation,
         running.sparkContext.uiWebUrl,
         functools.partial(signals.last, InputsState),
@@ -430,29 +432,31 @@ def _listener(
     return listen(running, on_trigger)
 
 
-def _placing(running: SparkSession, birth: Birth, signals: Signals) -> Placing | None:
+def _placing(
+    running: SparkSession, metadata: CheckpointMetadata, signals: Signals
+) -> Placing | None:
     """Place shards on executors; None if these have a task each."""
-    if birth.state_partitions > 1:
+    if metadata.state_partitions > 1:
         return None
-    placing = Placing(running, birth.shards, signals.hosts)
+    placing = Placing(running, metadata.shards, signals.hosts)
     placing.begin()
     return placing
 
 
 def _edit(opening: Opened) -> Edit | None:
     """Return the edit that the query continues, if there is one."""
-    logged, birth = opening.layout.logged(), opening.step.birth
+    logged, metadata = opening.layout.logged(), opening.step.metadata
     is_done = logged.batch <= logged.committed
-    return edit_under_way(birth, logged.offset or birth.start, is_done=is_done)
+    return edit_under_way(metadata, logged.offset or metadata.start, is_done=is_done)
 
 
-def _laid_out(running: SparkSession, birth: Birth) -> tuple[int, ...]:
+def _laid_out(running: SparkSession, metadata: CheckpointMetadata) -> tuple[int, ...]:
     """Set the number of state partitions; return the groups of shards.
 
     Unfinished work is finished with the old number of shards and tasks.
     """
-    running.conf.set("spark.sql.shuffle.partitions", birth.state_partitions)
-    return connection.labels(running, birth.shards, birth.state_partitions)
+    running.conf.set("spark.sql.shuffle.partitions", metadata.state_partitions)
+    return connection.labels(running, metadata.shards, metadata.state_partitions)
 
 
 def _source_config(
@@ -465,13 +469,13 @@ def _source_config(
     rows_folder: str,
 ) -> SourceConfig:
     """Make the configuration of the source, for minting and reading batches."""
-    plan, birth, takeover = opening.step.plan, opening.step.birth, opening.takeover
-    last = opening.layout.logged().offset or birth.start
+    plan, metadata, takeover = opening.step.plan, opening.step.metadata, opening.takeover
+    last = opening.layout.logged().offset or metadata.start
     return SourceConfig(
         plan=plan,
         reading_kafka=settings.reading_kafka,
-        start=birth.start,
-        begins=replays.begins(plan, replays.first_offsets(birth.begins, last)),
+        start=metadata.start,
+        begins=replays.begins(plan, replays.first_offsets(metadata.begins, last)),
         groups=list(groups),
         readers=readers,
         max_records=settings.max_records_per_batch,
@@ -481,7 +485,7 @@ def _source_config(
         incarnation=takeover.incarnation,
         registry=dict(settings.registry),
         adopted=takeover.state.adopted,
-        edited=Edited.of(birth.edits, edit, birth.released, finishes=opening.step.finishes),
+        edited=Edited.of(metadata.edits, edit, metadata.released, finishes=opening.step.finishes),
         exchanges=_exchanges(plan, edit),
         kafka=dict(settings.kafka),
         interval_s=settings.trigger_interval_s,
@@ -493,19 +497,19 @@ def _job(
     opening: Opened, settings: Settings, groups: tuple[int, ...], local: str, edit: Edit | None
 ) -> Job:
     """Make the job that the tasks of shards get."""
-    plan, birth = opening.step.plan, opening.step.birth
+    plan, metadata = opening.step.plan, opening.step.metadata
     return Job(
         plan=plan,
         kafka=dict(settings.kafka),
         writing_kafka=settings.writing_kafka,
-        checkpoint=birth.id,
-        epoch=birth.epoch,
+        checkpoint=metadata.id,
+        epoch=metadata.epoch,
         incarnation=opening.takeover.incarnation,
-        first_batch=birth.first_batch,
+        first_batch=metadata.first_batch,
         location=opening.layout.location,
         local=local,
         groups=groups,
-        seeds={shard: encode_state(manifest) for shard, manifest in birth.seeds.items()},
+        seeds={shard: encode_state(manifest) for shard, manifest in metadata.seeds.items()},
         retained=settings.retained_batches,
         max_batch_s=settings.max_batch_s,
         edit=edit,
@@ -516,7 +520,7 @@ def _job(
 
 def _exchanges(plan: Plan, edit: Edit | None) -> bool:
     """Whether the exchange topic is used, by the plan or by joins of the old one in an edit."""
-    return any(progress.has_hops(each) for each in (plan, *([edit.before] if edit else ())))
+    return any(progress.has_exchanges(each) for each in (plan, *([edit.before] if edit else ())))
 
 
 def _local_directory(spark: Spark | CallerSpark, settings: Settings) -> str:

@@ -9,8 +9,8 @@ follow from two logged offsets alone.
 # even when nothing comes in.
 
 # Decision (an idle source seldom looks): The broker holds a fetch until a record comes. Without
-# times of inputs, edits and hops there is only a new partition or a deleted topic to look for:
-# once a second.
+# times of inputs, edits and exchanges there is only a new partition or a deleted topic to look
+# for: once a second.
 
 import functools
 import sys
@@ -117,7 +117,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         self._last_reports: ShardReports | None = None
         self._beats = Beats(config.heartbeat_s)
         self._pace = Pace(config.interval_s, time.monotonic)
-        limits = config.max_records, reclock.MOST_HOPS
+        limits = config.max_records, reclock.MOST_EXCHANGES
         self._allowance = Allowance(config.plan, config.max_batch_s, *limits, time.monotonic)
 
     def initialOffset(self) -> dict[str, Any]:
@@ -201,7 +201,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
             msgspec.structs.replace(last, topic_ids=seen.ids),
             look,
             reclock.BatchTrigger(
-                now_ms, most, self._target is None and beats, first, self._allowance.hops
+                now_ms, most, self._target is None and beats, first, self._allowance.exchanges
             ),
             config.edited,
         )
@@ -240,8 +240,10 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         seen = self._inputs.look(last.positions, last.topic_ids)
         ends = seen.ends if self._target is None else capped(self._target, last.positions)
         shards = config.shards
-        hops = self._inputs.hops(last.batch, shards) if config.exchanges else {}
-        look = MintingState(ends, replays.with_begins(seen.begins, config.begins), hops=hops)
+        exchanges = self._inputs.exchanges(last.batch, shards) if config.exchanges else {}
+        look = MintingState(
+            ends, replays.with_begins(seen.begins, config.begins), exchanges=exchanges
+        )
         if self._inputs.dated is not None:
             times, closed = self._inputs.dated.knowledge(last, ends, self._reports(last))
             look = look._replace(input_times=times, closed=closed)
@@ -281,18 +283,18 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         before, after = SourceOffset.from_json(start), SourceOffset.from_json(end)
         adopted = after.digest() == config.adopted
         pieces: list[Slice] = []
-        hops: list[Range] = []
+        exchanges: list[Range] = []
         read_back: list[OwnRange] = []
         if not adopted:
             moving = after.transition
             read_back = list(ranges(read_in(config.plan, config.edited.read_back, moving), moving))
             pieces = list(slices(config.plan, before, after))
-            hops = [
-                Range(config.plan.loopback_topic, shard, before.hops.get(shard, 0), end)
-                for shard, end in after.hops.items()
-                if end > before.hops.get(shard, 0)
+            exchanges = [
+                Range(config.plan.exchange_topic, shard, before.exchanges.get(shard, 0), end)
+                for shard, end in after.exchanges.items()
+                if end > before.exchanges.get(shard, 0)
             ]
-        shares = shares_of(pieces, hops, config.readers, read_back)
+        shares = shares_of(pieces, exchanges, config.readers, read_back)
         tick = _tick(config, before, after, adopted=adopted)
         shares[0].ticks = [(shard, tick) for shard in range(config.shards)]
         placed = owners.placement_in(self._signals.hosts)
@@ -353,7 +355,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         if time.monotonic() - self._asked_for_lease < _ASK_FOR_LEASE_EVERY_S:
             return
         reader = self._connected()
-        lease = transactions.last_lease(reader, config.plan.markers_topic)
+        lease = transactions.last_lease(reader, config.plan.commits_topic)
         if lease is not None and lease.incarnation > config.incarnation:
             refusal = replaced_refusal(config.plan.name, config.incarnation, lease.incarnation)
             raise refusal.error()
@@ -392,7 +394,7 @@ def _tick(
             },
             behind=after.behind,
             adopted=adopted,
-            hops_from=before.hops,
+            exchanges_from=before.exchanges,
             # An edit still reads these parts while it fills.
             released=() if after.transition.fills else config.edited.released,
             transition=after.transition.for_shards(),

@@ -78,7 +78,7 @@ class SourceConfig(msgspec.Struct, frozen=True):
 
 
 # The cost of passing on a packed row, as a number of records to read and decode.
-_HOP_SIZE = 500
+_EXCHANGE_SIZE = 500
 # A further task costs some 20 ms of CPU time, in which several thousand records are read, and a
 # process that reads before Spark does costs 1 or 2 ms.  From so many on, one more saves time.
 _TASK_SIZE = 2_000
@@ -88,28 +88,28 @@ _Piece = list[Slice] | Range | OwnRange
 
 @dataclass
 class Share(InputPartition):  # type: ignore[misc]
-    """The work of one source task: emit ticks, read slices, pass on exchanged rows (hops).
+    """The work of one source task: emit ticks, read slices, pass on exchanged rows (exchanges).
 
     With `read_back`, it also retracts contents of outputs' own topics.
     """
 
     ticks: list[tuple[int, bytes]]
     slices: list[Slice]
-    hops: list[Range]
+    exchanges: list[Range]
     read_back: list[OwnRange]
 
 
 def shares_of(
     slices: Sequence[Slice],
-    hops: Sequence[Range],
+    exchanges: Sequence[Range],
     readers: int,
     read_back: Sequence[OwnRange] = (),
 ) -> list[Share]:
-    """Distribute slices and hops over tasks by size, with as few tasks as are worth their cost.
+    """Distribute slices and exchanges over tasks by size, as few tasks as are worth their cost.
 
     Inputs with the same offsets form one piece, so that the offsets are read once.
     """
-    pieces = _pieces(slices, hops, read_back)
+    pieces = _pieces(slices, exchanges, read_back)
     worth = 1 + sum(map(_size, pieces)) // _TASK_SIZE
     count = max(1, min(readers, len(pieces), worth))
     shares = [Share([], [], [], []) for _ in range(count)]
@@ -122,14 +122,14 @@ def shares_of(
         elif isinstance(piece, OwnRange):
             shares[least].read_back.append(piece)
         else:
-            shares[least].hops.append(piece)
+            shares[least].exchanges.append(piece)
     return shares
 
 
 def is_small(shares: Sequence[Share]) -> bool:
     """Whether the work of all shares is too small to be worth the cost of a task."""
     pieces = (
-        piece for each in shares for piece in _pieces(each.slices, each.hops, each.read_back)
+        piece for each in shares for piece in _pieces(each.slices, each.exchanges, each.read_back)
     )
     return sum(map(_size, pieces)) < _TASK_SIZE
 
@@ -140,7 +140,7 @@ def one_share(shares: Sequence[Share]) -> Share:
     for each in shares:
         result.ticks += each.ticks
         result.slices += each.slices
-        result.hops += each.hops
+        result.exchanges += each.exchanges
         result.read_back += each.read_back
     return result
 
@@ -152,12 +152,12 @@ def range_of(piece: Slice) -> Range:
 
 
 def _pieces(
-    slices: Sequence[Slice], hops: Sequence[Range], read_back: Sequence[OwnRange]
+    slices: Sequence[Slice], exchanges: Sequence[Range], read_back: Sequence[OwnRange]
 ) -> list[_Piece]:
     by_range: dict[Range, list[Slice]] = {}
     for each in slices:
         by_range.setdefault(range_of(each), []).append(each)
-    return [*by_range.values(), *hops, *read_back]
+    return [*by_range.values(), *exchanges, *read_back]
 
 
 def _size(piece: _Piece) -> int:
@@ -166,7 +166,7 @@ def _size(piece: _Piece) -> int:
     if isinstance(piece, OwnRange):
         return piece.end - piece.start
     # A message of the exchange topic is a packed row, which is only passed on.
-    return (piece.end - piece.start) * _HOP_SIZE
+    return (piece.end - piece.start) * _EXCHANGE_SIZE
 
 
 # The wait of one attempt of a task; Spark makes four attempts before a query fails.
@@ -197,9 +197,9 @@ def packed_rows(
             yield [*reading.finish()]
             continue
         by_range.setdefault(range_of(each), []).append(reading)
-    with closing(reader.read(share.hops)) as reading_hops:
-        for at, hopped in reading_hops:
-            yield [(at.partition, message.value()) for message in hopped]
+    with closing(reader.read(share.exchanges)) as reading_exchanges:
+        for at, exchanged in reading_exchanges:
+            yield [(at.partition, message.value()) for message in exchanged]
     if share.read_back:
         of_outputs = connected(config.kafka)
         yield from retraction_rows(config.plan, of_outputs, share.read_back, shards)

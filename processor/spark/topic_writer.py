@@ -35,7 +35,7 @@ from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.client import TRANSACTIONS, enqueue
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.transactions import (
-    MARKERS_SETTINGS,
+    COMMITS_SETTINGS,
     TransactionalProducer,
     last_record,
 )
@@ -278,7 +278,7 @@ def write_batch(
             hint="Create it, with as many partitions as its readers need.",
         )
     log = log_of(topic, writer)
-    topics.create(admin, log, 1, _USUAL, MARKERS_SETTINGS)
+    topics.create(admin, log, 1, _USUAL, COMMITS_SETTINGS)
     producer = TransactionalProducer(client_settings, f"{TRANSACTIONS}{log}", _TIMEOUT_S)
     batch = Written(number, len(messages), digest_of(messages))
     reader = RangeReader(client_settings)

@@ -195,7 +195,7 @@ class MintingState(NamedTuple):
 
     * `ends`, `begins`: the last and the first offsets of the input topics; `begins` at least of
       the partitions that the last batch does not know.
-    * `hops`: the end offsets of the exchange topic, by shard.
+    * `exchanges`: the end offsets of the exchange topic, by shard.
     * `input_times`: the knowledge about inputs with times of their own.
     * `closed`: the progress records of diff topics, by input.
     * `replayed`: what shards report of the transition in the last batch.
@@ -204,7 +204,7 @@ class MintingState(NamedTuple):
 
     ends: Positions
     begins: Positions
-    hops: Mapping[int, int] = {}
+    exchanges: Mapping[int, int] = {}
     input_times: Mapping[str, InputTimes] = {}
     closed: Mapping[str, Sequence[ClosedProgress]] = {}
     replayed: Replayed = NOTHING_REPLAYED
@@ -395,9 +395,9 @@ class _Minted:
     batch: int
     begun: float
     records: int
-    hops: int
+    exchanges: int
     of_records: float
-    of_hops: float
+    of_exchanges: float
     is_start: bool
 
 
@@ -419,10 +419,10 @@ class Allowance:
         plan: Plan,
         max_batch_s: float,
         most: int,
-        most_hops: int,
+        most_exchanges: int,
         clock: Callable[[], float],
     ) -> None:
-        """Begin with a little; `most` and `most_hops` are what a batch may read."""
+        """Begin with a little; `most` and `most_exchanges` are what a batch may read."""
         first = FIRST_JOINED if plan.joins else FIRST
         self._target_s = max_batch_s * _OF_MAX_BATCH
         self._most_s = max_batch_s * _MOST_OF_MAX_BATCH
@@ -430,9 +430,9 @@ class Allowance:
         self._least_s = 0.0
         # The shares that would have met the target in each of the last batches.
         self._fair: tuple[deque[float], deque[float]] = deque(maxlen=_LAST), deque(maxlen=_LAST)
-        self._most, self._most_hops = most, most_hops
+        self._most, self._most_exchanges = most, most_exchanges
         self._clock = clock
-        self._records, self._hops = min(1.0, first / most), 1.0
+        self._records, self._exchanges = min(1.0, first / most), 1.0
         # The bytes of a record, as measured in this run.
         self._each: float | None = None
         self._running: _Minted | None = None
@@ -445,17 +445,17 @@ class Allowance:
         return max(1, min(by_size, round(self._most * self._records)))
 
     @property
-    def hops(self) -> int:
+    def exchanges(self) -> int:
         """The number of messages of the exchange topic that the next batch may read."""
-        return max(1, round(self._most_hops * self._hops))
+        return max(1, round(self._most_exchanges * self._exchanges))
 
     def minted(self, before: SourceOffset, batch: SourceOffset) -> None:
         """A batch has been minted, and is run now."""
         records = batch.records_since(before)
-        hops = sum(batch.hops.values()) - sum(before.hops.values())
-        shares = min(1.0, records / self._most), min(1.0, hops / self._most_hops)
+        exchanges = sum(batch.exchanges.values()) - sum(before.exchanges.values())
+        shares = min(1.0, records / self._most), min(1.0, exchanges / self._most_exchanges)
         is_start = self._starts and records < self.records
-        self._running = _Minted(batch.batch, self._clock(), records, hops, *shares, is_start)
+        self._running = _Minted(batch.batch, self._clock(), records, exchanges, *shares, is_start)
         self._starts = False
 
     def done(self, last: SourceOffset, size: int) -> None:
@@ -464,11 +464,13 @@ class Allowance:
         if run is None or run.batch != last.batch or run.is_start:
             return
         took_s = self._clock() - run.begun
-        if max(run.records, run.hops) <= _NEXT_TO_NOTHING:
+        if max(run.records, run.exchanges) <= _NEXT_TO_NOTHING:
             self._least_s = min(took_s, self._least_s * _SLOWER or took_s)
-        records, hops = self._fair
+        records, exchanges = self._fair
         self._records = self._next(self._records, run.of_records, took_s, self._most, records)
-        self._hops = self._next(self._hops, run.of_hops, took_s, self._most_hops, hops)
+        self._exchanges = self._next(
+            self._exchanges, run.of_exchanges, took_s, self._most_exchanges, exchanges
+        )
         if run.records >= _FEW:
             self._each = max(1.0, size / run.records)
 
@@ -493,8 +495,8 @@ class Allowance:
 
 
 # Decision (the source keeps the interval): Ticks of Spark's trigger would hold up the first
-# record after a pause, and each hop between operators. Without an interval few records would keep
-# a core busy.
+# record after a pause, and each exchange between operators. Without an interval few records would
+# keep a core busy.
 
 
 class Pace:

@@ -1,7 +1,7 @@
 """The knowledge about the times of inputs with event times or times of a source.
 
-It is logged with each batch, and updated from the markers of a batch before the next batch is
-minted.  So the interval of a batch never depends on the records of that batch.
+It is logged with each batch, and updated from the commit records of a batch before the next batch
+is minted.  So the interval of a batch never depends on the records of that batch.
 
 A part of it is the log of which records were late or too far ahead when they were read.  An edit
 may have to read the records again, and each has to count at the same time as before.  A record
@@ -13,9 +13,9 @@ frontier, so a second reading that is past them may close all times before it.
 An input of facts (CDCv2) has its frontier from the reports of tasks (`Coverage`): it is the least
 time that is not complete, because progress has no statement about it, or counts more updates than
 were read.  It equals that of `Cdcv2Reader`, which has the facts themselves; statements and
-numbers of distinct updates are enough here, and fit into markers and the logged offset.  The
-order of the reports does not matter.  Times before the frontier are dropped.  Two statements that
-contradict each other are an error as long as both are there, even beyond a gap; so are more
+numbers of distinct updates are enough here, and fit into commit records and the logged offset.
+The order of the reports does not matter.  Times before the frontier are dropped.  Two statements
+that contradict each other are an error as long as both are there, even beyond a gap; so are more
 updates than progress counts.  Each update may be counted only once: `kernels.facts` removes
 repeats.
 """

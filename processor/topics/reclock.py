@@ -150,14 +150,14 @@ def beginning_joins(last: Transition, frontiers: Mapping[str, int], edit: EditSt
 
 
 # A message of the exchange topic has thousands of updates, so this is a large batch.
-MOST_HOPS = 400
+MOST_EXCHANGES = 400
 
 
 class BatchTrigger(NamedTuple):
     """A request for a batch of about `limit` records (None: all) at this time of day.
 
     With a `heartbeat`, time advances although nothing is read.  The `first` batch of a checkpoint
-    is minted in any case.  If the exchange topic has more than `most_hops` messages, a batch
+    is minted in any case.  If the exchange topic has more than `most_exchanges` messages, a batch
     takes a portion of them.
     """
 
@@ -165,7 +165,7 @@ class BatchTrigger(NamedTuple):
     limit: int | None = None
     heartbeat: bool = False
     first: bool = False
-    most_hops: int = MOST_HOPS
+    most_exchanges: int = MOST_EXCHANGES
 
 
 class Edited(NamedTuple):
@@ -230,7 +230,7 @@ def mint(
     return batch.minted(selection, frontiers, writes)
 
 
-class _Hops(NamedTuple):
+class _Exchanges(NamedTuple):
     """The offsets, by shard, up to which a batch reads the exchange topic; whether that is all."""
 
     to: dict[int, int]
@@ -254,7 +254,7 @@ class _Next:
     last: SourceOffset
     at_ends: Positions
     edit: EditStep
-    hops: _Hops
+    exchanges: _Exchanges
     joins: list[str]
     rebuilds: bool
 
@@ -282,16 +282,18 @@ class _Next:
         last = before
         if at_ends:
             last = msgspec.structs.replace(before, positions={**before.positions, **at_ends})
-        hops = _hops(last, look, trigger.most_hops)
+        exchanges = _exchanges(last, look, trigger.most_exchanges)
         # Messages in the exchange topic may still belong to a new join's first time.
-        joins = unhydrated_joins(plan, last, look.replayed.joins if hops.all else ())
-        return cls(plan, look, trigger, edited, before, last, at_ends, edit, hops, joins, rebuilds)
+        joins = unhydrated_joins(plan, last, look.replayed.joins if exchanges.all else ())
+        return cls(
+            plan, look, trigger, edited, before, last, at_ends, edit, exchanges, joins, rebuilds
+        )
 
     def selection(self) -> BatchSelection:
         """Choose the offsets of the input topics, and the time up to which the batch goes."""
         plan, last, edit, trigger = self.plan, self.last, self.edit, self.trigger
         finishes = self.edited.finishes
-        if not self.hops.all or (finishes and (edit.fills or plan.is_dated)):
+        if not self.exchanges.all or (finishes and (edit.fills or plan.is_dated)):
             # Only updates between operators.
             return BatchSelection({}, {}, last.upper, 0, {})
         if plan.is_dated:
@@ -315,7 +317,7 @@ class _Next:
             progress.edges(self.plan),
             self.last.frontiers,
             upper,
-            all_hops=self.hops.all,
+            all_exchanges=self.exchanges.all,
             frozen=waits,
         )
 
@@ -330,7 +332,7 @@ class _Next:
         of = last.transition
         is_under_way = bool(of.joins or self.joins or of.writing or writes or self.rebuilds)
         moved |= selection.reads or selection.upper != last.upper
-        return moved or is_under_way or self.edit.needs_batch or not self.hops.all
+        return moved or is_under_way or self.edit.needs_batch or not self.exchanges.all
 
     def minted(
         self, selection: BatchSelection, frontiers: dict[str, int], writes: list[str]
@@ -354,7 +356,7 @@ class _Next:
             firsts=_firsts(plan, self.before, begins),
             topic_ids=last.topic_ids,
             behind=selection.behind + offsets_left(transition.read_back),
-            hops={**last.hops, **self.hops.to},
+            exchanges={**last.exchanges, **self.exchanges.to},
             input_times=learned_again(plan, last, times, positions, selection.upper),
             now=self.trigger.now_ms if plan.is_dated else 0,
             transition=transition,
@@ -364,12 +366,12 @@ class _Next:
         self, positions: Positions, upper: int, frontiers: Mapping[str, int], writes: list[str]
     ) -> Transition:
         """Move the last batch's transition on."""
-        last, edit, all_hops = self.last.transition, self.edit, self.hops.all
-        limit = self.trigger.limit if all_hops else 0
+        last, edit, all_exchanges = self.last.transition, self.edit, self.exchanges.all
+        limit = self.trigger.limit if all_exchanges else 0
         spans = read_back(last, self.look, edit, self.edited.edits, limit)
         phase = edit.phase(self.joins, writes)
         if self.rebuilds and last.rebuilding is not None:
-            is_level = all_hops and not offsets_left(spans) and progress.is_level(frontiers)
+            is_level = all_exchanges and not offsets_left(spans) and progress.is_level(frontiers)
             # The difference has a time of its own, before the last upper.
             is_read = is_level and upper > edit.at and last.rebuilding.is_read(positions)
             phase = Phase.REBUILT if is_read else Phase.REBUILD
@@ -378,7 +380,7 @@ class _Next:
             edits=max(self.edited.edits, last.edits),
             at=edit.at,
             # Portions go through the exchange topic, so the next one waits until that is read.
-            takes=(bool(self.joins) or edit.fills) and all_hops,
+            takes=(bool(self.joins) or edit.fills) and all_exchanges,
             joins=self.joins,
             began=beginning_joins(last, frontiers, edit),
             read_back=spans,
@@ -388,14 +390,14 @@ class _Next:
         )
 
 
-def _hops(last: SourceOffset, look: MintingState, most: int) -> _Hops:
+def _exchanges(last: SourceOffset, look: MintingState, most: int) -> _Exchanges:
     """Choose the offsets up to which the exchange topic is read: a share of each if many wait."""
-    waiting = {shard: end - last.hops.get(shard, 0) for shard, end in look.hops.items()}
+    waiting = {shard: end - last.exchanges.get(shard, 0) for shard, end in look.exchanges.items()}
     backlog = sum(waiting.values())
     if backlog > most:
         waiting = {shard: -(-count * most // backlog) for shard, count in waiting.items()}
-    to = {shard: last.hops.get(shard, 0) + count for shard, count in waiting.items()}
-    return _Hops(to, all=backlog <= most)
+    to = {shard: last.exchanges.get(shard, 0) + count for shard, count in waiting.items()}
+    return _Exchanges(to, all=backlog <= most)
 
 
 def _positions(last: SourceOffset, selection: BatchSelection) -> Positions:

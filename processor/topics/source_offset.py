@@ -31,7 +31,7 @@ class SourceOffset(msgspec.Struct, frozen=True):
     * `firsts`: the first offsets that were read of topics that an edit has added.
     * `topic_ids`: the ids of the topics, by which a recreated topic is recognized.
     * `behind`: the number of offsets that later batches have to read.
-    * `hops`: the offsets up to which the exchange topic is read, by shard.
+    * `exchanges`: the offsets up to which the exchange topic is read, by shard.
     * `input_times`: the knowledge about inputs with times of their own.
     * `now`: the clock, if times are dated, else 0.
     * `transition`: the edit of the plan, or the rebuild of a lost state, that is under way.
@@ -46,7 +46,7 @@ class SourceOffset(msgspec.Struct, frozen=True):
     begins: Positions = {}
     topic_ids: dict[str, str] = {}
     behind: int = 0
-    hops: dict[int, int] = {}
+    exchanges: dict[int, int] = {}
     input_times: dict[str, InputTimes] = msgspec.field(default_factory=dict, name="known")
     now: int = 0
     firsts: Positions = {}
@@ -71,7 +71,7 @@ class SourceOffset(msgspec.Struct, frozen=True):
         )
 
     def digest(self) -> str:
-        """Hash this offset for markers, by which a replay of the same batch is recognized."""
+        """Hash this offset for commit records: a replay of the same batch has the same hash."""
         plain = msgspec.json.encode(self.to_json(), order="sorted")
         return hashlib.sha256(plain).hexdigest()[:16]
 

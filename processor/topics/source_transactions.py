@@ -31,7 +31,7 @@ another source: all of its ENDs would count as repeats.
   is read after the frontier has passed its time.
 
 A task dates changes by Debezium's envelopes (`SourceDating`) and sums up what it reads of
-transactions for the markers.
+transactions for the commit records.
 """
 
 import re

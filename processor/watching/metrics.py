@@ -207,7 +207,7 @@ METRICS = tuple(value for value in list(globals().values()) if isinstance(value,
 def frontiers_of(plan: Plan, report: BatchReport) -> dict[str, int]:
     """Return the frontier of each output after a batch."""
     # All shards have the same intervals.
-    intervals = report.markers[0].intervals if report.markers else {}
+    intervals = report.commits[0].intervals if report.commits else {}
     of = {shown(name): interval for name, interval in intervals.items()}
     return {o.name: of[o.name][1] if o.name in of else report.upper for o in plan.published}
 
@@ -267,8 +267,8 @@ def of_batch(plan: Plan, report: BatchReport) -> Iterator[MetricSample]:
         yield MetricSample(COUNTED_KINDS, (kind,), count)
     for output, frontier in frontiers_of(plan, report).items():
         yield MetricSample(OUTPUT_FRONTIER, (output,), frontier)
-    for marker in report.markers:
-        shard, manifest = str(marker.shard), marker.manifest
+    for commit in report.commits:
+        shard, manifest = str(commit.shard), commit.manifest
         yield MetricSample(STATE_BYTES, (shard,), manifest.size)
         yield MetricSample(STATE_ENTRIES, (shard,), sum(run.entries for run in manifest.runs))
         yield MetricSample(STATE_FILES, (shard,), len(manifest.runs))
@@ -276,9 +276,9 @@ def of_batch(plan: Plan, report: BatchReport) -> Iterator[MetricSample]:
         base = manifest.runs[:1]
         yield MetricSample(BASE_VERSION, (shard,), sum(run.upper for run in base))
         yield MetricSample(BASE_BYTES, (shard,), sum(run.size for run in base))
-        yield MetricSample(SHARD_RECORDS, (shard,), marker.records)
-        yield MetricSample(SHARD_BYTES, (shard,), marker.size)
-        for phase, seconds in marker.took.items():
+        yield MetricSample(SHARD_RECORDS, (shard,), commit.records)
+        yield MetricSample(SHARD_BYTES, (shard,), commit.size)
+        for phase, seconds in commit.took.items():
             yield MetricSample(SHARD_SECONDS, (shard, phase), seconds)
 
 

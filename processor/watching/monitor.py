@@ -436,7 +436,7 @@ class Monitor(Watcher):
         self._waiting = report.waiting
         self._filling = report.filling
         self._filled_keys += 0 if report.filling is None else report.filling.keys
-        seen = (seen.greatest for marker in report.markers for seen in marker.seen)
+        seen = (seen.greatest for commit in report.commits for seen in commit.seen)
         self._greatest = max([self._greatest, *(time for time in seen if time is not None)])
         self._take(metrics.of_batch(self._plan, report))
         if not report.owned:

@@ -20,7 +20,7 @@ from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.rows import Noted, notes_added_up
 from ikebana.processor.base.sharding import Hot, added_up
 from ikebana.processor.base.texts import counted, moment, shown
-from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.checkpoint.commits import CommitRecord
 from ikebana.processor.checkpoint.parts import MOST_COUNTED
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.topics.batch_selection import InputsState
@@ -145,7 +145,7 @@ class BatchReport(NamedTuple):
     counted: dict[str, int]
     state_bytes: int
     seconds: float
-    markers: list[Marker]
+    commits: list[CommitRecord]
     waiting: int = 0
     filling: Filling | None = None
     noted: Sequence[Noted] = ()
@@ -153,32 +153,32 @@ class BatchReport(NamedTuple):
     owned: bool = True
 
 
-def report(markers: list[Marker], seconds: float, *, owned: bool = True) -> BatchReport:
-    """Make the report of a batch from the markers of its shards."""
-    first = markers[0]
-    counts = {shown(name): sum(m.counts.get(name, 0) for m in markers) for name in first.counts}
+def report(commits: list[CommitRecord], seconds: float, *, owned: bool = True) -> BatchReport:
+    """Make the report of a batch from the commit records of its shards."""
+    first = commits[0]
+    counts = {shown(name): sum(m.counts.get(name, 0) for m in commits) for name in first.counts}
     return BatchReport(
         batch=first.batch,
         lower=first.lower,
         upper=first.upper,
-        records=sum(marker.records for marker in markers),
+        records=sum(commit.records for commit in commits),
         behind=first.behind,
         counts=counts,
-        counted=dict(sum((Counter(m.counted) for m in markers), Counter[str]())),
-        state_bytes=sum(marker.manifest.size for marker in markers),
+        counted=dict(sum((Counter(m.counted) for m in commits), Counter[str]())),
+        state_bytes=sum(commit.manifest.size for commit in commits),
         seconds=seconds,
-        markers=markers,
-        waiting=sum(marker.waiting for marker in markers),
-        filling=_filling(markers),
-        noted=notes_added_up(each for marker in markers for each in marker.noted),
-        hot=added_up(each for marker in markers for each in marker.hot),
+        commits=commits,
+        waiting=sum(commit.waiting for commit in commits),
+        filling=_filling(commits),
+        noted=notes_added_up(each for commit in commits for each in commit.noted),
+        hot=added_up(each for commit in commits for each in commit.hot),
         owned=owned,
     )
 
 
-def _filling(markers: list[Marker]) -> Filling | None:
+def _filling(commits: list[CommitRecord]) -> Filling | None:
     """Compute the progress of all shards; the slowest one determines the current part."""
-    fillings = [marker.filling for marker in markers if marker.filling is not None]
+    fillings = [commit.filling for commit in commits if commit.filling is not None]
     if not fillings:
         return None
     last = min(fillings, key=lambda each: each.done)

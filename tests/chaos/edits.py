@@ -54,7 +54,7 @@ def edit_while_flapping(life: Life) -> None:
     ends="the right metadata come back",
     accepts=("ended",),
 )
-def edit_and_old_birth_record(life: Life) -> None:
+def edit_and_old_metadata(life: Life) -> None:
     life.stop()
     file = life.pipeline.place / "ikebana.json"
     old = file.read_bytes()

@@ -69,8 +69,8 @@ commit_log = _damaged("file_commit_log", "Spark's commit log", lambda life: _las
 spark_state = _damaged(
     "file_spark_state", "Spark's state store", lambda life: _files(life, "state")
 )
-birth = _damaged(
-    "file_birth_record",
+metadata = _damaged(
+    "file_metadata",
     "the checkpoint's metadata",
     lambda life: [life.pipeline.place / "ikebana.json", life.pipeline.place / "metadata"],
 )

@@ -240,7 +240,7 @@ class Life:
 
     def _stands_still(self, how: str) -> Wrong:
         """Write down where all processes stand; the error for it."""
-        topics = [SOURCE, "chaos.markers", *self.pipeline.topics]
+        topics = [SOURCE, "chaos.commits", *self.pipeline.topics]
         facts: dict[str, object] = {
             "how": how,
             "batches logged": self.pipeline.log("offsets")[-3:],

@@ -18,7 +18,7 @@ _ELECTED_S = 8.0
 def _leader(life: Life) -> Node:
     """The leader of one of the topics of the pipeline."""
     target = life.pipeline.target
-    topic = life.choice.choice([target, target + ".progress", "chaos.markers", SOURCE])
+    topic = life.choice.choice([target, target + ".progress", "chaos.commits", SOURCE])
     node = life.cluster.leader_of(topic)
     life.did.append(f"the leader of {topic}, broker {node.number}")
     return node
@@ -108,7 +108,7 @@ def cluster_leaders_move(life: Life) -> None:
 
 
 def _topics(life: Life) -> list[str]:
-    return [*life.pipeline.topics, "chaos.markers", SOURCE]
+    return [*life.pipeline.topics, "chaos.commits", SOURCE]
 
 
 @scenario(

@@ -46,9 +46,9 @@ progress_held = _held(
     "of another in the progress of the output",
     commits=False,
 )
-markers_held = _held(
-    "transaction_in_markers",
-    lambda _: "chaos.markers",
+commits_held = _held(
+    "transaction_in_commits",
+    lambda _: "chaos.commits",
     "of another in the topic of commit records",
     commits=False,
 )

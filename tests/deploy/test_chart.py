@@ -302,7 +302,7 @@ def test_strimzi() -> None:
     assert writable == {
         *("whereabouts", "whereabouts.progress", "newest", "newest.progress"),
         *("whereabouts.errors", "whereabouts.errors.progress", "ikebana-"),
-        *("whereabouts.markers", "whereabouts.loopback"),
+        *("whereabouts.commits", "whereabouts.exchange"),
     }
     readable = {each["resource"]["name"] for each in acls if each["operations"][-1] == "Read"}
     snapshots = {f"{name}.snapshot" for name in ("whereabouts", "newest", "whereabouts.errors")}

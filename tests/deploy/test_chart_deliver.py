@@ -217,7 +217,7 @@ def test_a_pipeline_in_sql_is_named_in_the_notes_and_to_strimzi() -> None:
     }
     acls = only(rendered(FULL, *setting(options)), "KafkaUser")["spec"]["authorization"]["acls"]
     names = {each["resource"]["name"] for each in acls}
-    assert {"orders", "totals", "totals.progress", "totals.errors", "totals.markers"} <= names
+    assert {"orders", "totals", "totals.progress", "totals.errors", "totals.commits"} <= names
     done = run_helm(
         *("install", "r", CHART, "--namespace", "here", "-f", SMALL),
         *setting({"pipeline.file": SQL, "deliver.sinks": {"shop": {}}}),

@@ -72,7 +72,7 @@ def test_a_run_is_started_again_after_it(store: Store, how: str, act: str) -> No
         with pytest.raises(OSError, match="AWS Error") as raised:
             ACTS[act]()
         with pytest.raises(StorageError, match="could not read"):
-            Checkpoint(LOCATION).birth()
+            Checkpoint(LOCATION).metadata()
 
     assert failures.is_transient(failures.own_error(raised.value))
     assert failures.is_transient(

@@ -49,7 +49,7 @@ def test_copied_topics_are_refused_and_copied_inputs_begin_anew(
     """With its checkpoint and without, nothing is written; then another pipeline has it all."""
     here = pipeline_over(2, upserts(600, 90, Random(1)))
     here.drained()
-    names = [here.source, here.name + ".markers", *here.topics]
+    names = [here.source, here.name + ".commits", *here.topics]
     for name in names:
         mirror(here.servers, other.bootstrap_servers, name)
     there = replace(here, servers=other.bootstrap_servers)

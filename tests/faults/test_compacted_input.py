@@ -36,7 +36,7 @@ def test_a_replay_adopts_what_it_could_not_read_again(
 
     A replay that computed again would find no record, hold another state than the one
     that its updates came from, and later retract values that it never gave out.  So a
-    shard that has committed adopts its marker; if all have, nothing is read, and it
+    shard that has committed adopts its commit record; if all have, nothing is read, and it
     does no harm that the offsets are gone altogether.
     """
     choice = Random(fault)
@@ -46,12 +46,12 @@ def test_a_replay_adopts_what_it_could_not_read_again(
         run.wait_for_fault()
         run.wait(30)
     assert [one.batch for one in pipeline.progress()] == [0]
-    markers = {
+    commits = {
         record.partition(): record.value()
-        for record in committed(pipeline.servers, pipeline.name + ".markers")
+        for record in committed(pipeline.servers, pipeline.name + ".commits")
     }
     partial = "before_commit" in fault
-    committed_it = [b'"batch":1,' in markers[partition] for partition in (1, 2)]
+    committed_it = [b'"batch":1,' in commits[partition] for partition in (1, 2)]
     assert sorted(committed_it) == [not partial, True]
 
     pipeline.send((b"k%d" % n, b'{"v":"new"}') for n in range(KEYS))

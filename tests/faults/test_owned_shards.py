@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from ikebana.errors import FencedError, LostError
-from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.checkpoint.commits import CommitRecord
 from ikebana.processor.engine import task
 from ikebana.processor.engine.task import Job, OpenShards
 from ikebana.processor.kafka.broker import Broker
@@ -52,11 +52,11 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], Workers]]:
 def by_owner(workers: Workers) -> Way:
     """Have an owner run batches, as Spark's workers do."""
 
-    def run(job: Job, shard: int, state: bytes | None, rows: list[bytes]) -> Marker:
+    def run(job: Job, shard: int, state: bytes | None, rows: list[bytes]) -> CommitRecord:
         pickled = network.Pickled.of(job)
         done = owners.run({shard: workers.address}, pickled, {shard: state}, {shard: rows})[shard]
         assert done is not None
-        found = msgspec.json.decode(done.marker, type=Marker)
+        found = msgspec.json.decode(done.commit, type=CommitRecord)
         assert done.state == task.encode_state(found.manifest)
         return found
 
@@ -193,7 +193,7 @@ class GivenUpError(Exception):
 
 def _given_up(
     workers: Workers, job: Job, shard: int, state: bytes | None, rows: list[bytes]
-) -> Marker:
+) -> CommitRecord:
     digest = network.Pickled.of(job).digest
     with connected(workers) as connection:
         ask = network.Ask(digest, shard, state, [len(row) for row in rows])
@@ -242,5 +242,5 @@ def test_a_process_that_keeps_few_shards_open_serves_many(instances: Instances) 
 
 def _without_rows(
     way: Way, job: Job, shard: int, state: bytes | None, rows: list[bytes]
-) -> Marker:
+) -> CommitRecord:
     return way(job, shard, state, rows[:0])

@@ -20,7 +20,7 @@ def test_whatever_dies_and_whenever_each_batch_counts_once(
     * emit: the worker dies with its transaction half written.  Spark's next attempt
       aborts it; nothing behind the operator can take what came for the whole.
     * before_commit: the updates are written, the transaction is open.
-    * after_commit: the updates count, Spark knows nothing of it: the marker is adopted.
+    * after_commit: the updates count, Spark knows nothing of it: the commit record is adopted.
     * before_progress: all shards have committed, no reader knows it yet.
     * after_progress: readers know it, Spark does not: it is not published again.
 

@@ -98,7 +98,7 @@ def test_a_pipeline_goes_on_without_its_checkpoint(
 def test_an_output_that_had_everything_gets_nothing(
     pipeline_over: PipelineOver, tmp_path: Path
 ) -> None:
-    """The input is compacted; a death between the markers and the metadata is followed by more."""
+    """The input is compacted; after commit records are written, a death comes before metadata."""
     choice = Random(5)
     pipeline = pipeline_over(1, upserts(900, 100, choice), topic=COMPACTED)
     pipeline.drained()
@@ -130,12 +130,12 @@ def test_what_is_gone_is_named(pipeline_over: PipelineOver) -> None:
     pipeline.drained()
     lose(pipeline)
     delete_before(pipeline.servers, pipeline.source, {0: 50})
-    markers = len(committed(pipeline.servers, pipeline.name + ".markers"))
+    commits = len(committed(pipeline.servers, pipeline.name + ".commits"))
 
     told = recover(pipeline, status=1)
     assert f"{pipeline.source}[0] begins at offset 50" in told
     assert not pipeline.place.exists()
-    assert len(committed(pipeline.servers, pipeline.name + ".markers")) == markers
+    assert len(committed(pipeline.servers, pipeline.name + ".commits")) == commits
 
 
 def test_an_older_backup_is_refused_until_it_is_recovered(

@@ -22,11 +22,11 @@ def instances(broker: Broker, topic_name: Callable[[str], str], tmp_path: Path) 
 def test_what_the_older_instance_commits_while_it_is_taken_over_is_not_done_again(
     instances: Instances,
 ) -> None:
-    """R5. The older one's task comes between the newer one's look at a marker and its own.
+    """R5. The older one's task comes between the newer one's look at a commit record and its own.
 
-    The newer instance fences shard 0 and reads its marker, of batch 0.  Then a task of
+    The newer instance fences shard 0 and reads its commit record, of batch 0.  Then a task of
     the older instance begins: it fences the newer one, finds no greater incarnation and
-    commits batch 1.  If the newer instance now wrote the marker that it had read, of
+    commits batch 1.  If the newer instance now wrote the commit record that it had read, of
     batch 0, batch 1 would be made a second time.
     """
     older = instances.take_over()
@@ -53,7 +53,7 @@ def test_a_batch_that_is_logged_while_it_is_taken_over_is_no_roll_back(
 ) -> None:
     """The older one logs and commits batch 1 right after the newer one has read the log.
 
-    The marker of batch 1 lies beyond the log that the newer one saw; the checkpoint is
+    The commit record of batch 1 lies beyond the log that the newer one saw; the checkpoint is
     sound all the same.
     """
     older = instances.take_over()

@@ -9,7 +9,7 @@ import pytest
 
 from ikebana.errors import SourceError
 from ikebana.processor.authoring import pipeline
-from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.checkpoint.commits import CommitRecord
 from ikebana.processor.engine.opening import opened
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.spark.signals import Signals
@@ -44,14 +44,14 @@ class Driven(DrivenRun):
         opening = opened(plan.portable(), settings, lambda _: None, lambda _: None)
         super().__init__(opening, settings, folder)
 
-    def once(self) -> list[list[Marker]]:
-        """The markers of the batches of a run that ends when nothing is left."""
+    def once(self) -> list[list[CommitRecord]]:
+        """The commit records of the batches of a run that ends when nothing is left."""
         return list(iter(self.next, None))
 
 
-def written(batches: list[list[Marker]]) -> int:
+def written(batches: list[list[CommitRecord]]) -> int:
     """How many updates batches have written."""
-    return sum(sum(marker.counts.values()) for markers in batches for marker in markers)
+    return sum(sum(commit.counts.values()) for commits in batches for commit in commits)
 
 
 @pytest.mark.parametrize("aborted", [False, True])
@@ -78,14 +78,14 @@ def test_a_start_on_nothing_is_a_batch_of_every_shard(
     driven = Driven(tmp_path, servers, topic, domain, inputs)
 
     (first,) = driven.once()
-    assert [(marker.batch, marker.records) for marker in first] == [(0, 0)] * SHARDS
+    assert [(commit.batch, commit.records) for commit in first] == [(0, 0)] * SHARDS
     assert driven.once() == []
     produce(servers, topic, ROWS)
     batches = driven.once()
 
-    assert [markers[0].batch for markers in batches] == list(range(1, len(batches) + 1))
+    assert [commits[0].batch for commits in batches] == list(range(1, len(batches) + 1))
     # In event time what was last shows when the topic has been silent.
-    assert (written(batches), sum(marker.waiting for marker in batches[-1])) == (3, 0)
+    assert (written(batches), sum(commit.waiting for commit in batches[-1])) == (3, 0)
 
 
 def test_a_stop_before_the_first_batch_leaves_one_that_can_be_run(
@@ -100,7 +100,7 @@ def test_a_stop_before_the_first_batch_leaves_one_that_can_be_run(
 
     (first,) = driven.once()
 
-    assert [marker.batch for marker in first] == [0] * SHARDS
+    assert [commit.batch for commit in first] == [0] * SHARDS
 
 
 def test_a_silent_input_is_told_and_holds_nothing(
@@ -121,10 +121,10 @@ def test_a_silent_input_is_told_and_holds_nothing(
     told = Signals(driven.stop).last(InputsState)
     assert told is not None
     assert (told.upper, told.held_by, told.ahead) == (3, ["customers"], True)
-    assert sum(marker.waiting for marker in held[-1]) == 4
+    assert sum(commit.waiting for commit in held[-1]) == 4
     produce(servers, customers, [(b'"c"', b'{"t":9,"v":1}')])
     more = driven.once()
     told = Signals(driven.stop).last(InputsState)
     assert told is not None
     assert (told.upper, told.silent) == (9, ["orders"])
-    assert (written([*held, *more]), sum(marker.waiting for marker in more[-1])) == (3, 2)
+    assert (written([*held, *more]), sum(commit.waiting for commit in more[-1])) == (3, 2)

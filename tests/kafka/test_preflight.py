@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ikebana.processor.authoring import pipeline
-from ikebana.processor.checkpoint.checkpoint import Checkpoint, birth_of
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, metadata_of
 from ikebana.processor.cli.pipeline_argument import PipelineArgument
 from ikebana.processor.cli.preflight import checks
 from ikebana.processor.kafka.broker import Broker
@@ -42,13 +42,13 @@ def started(pipe: Pipeline) -> Takeover:
     """Do what the driver does before its first batch."""
     plan, settings = pipeline.read(pipe.file(), environ=os.environ)
     checkpoint = Checkpoint(settings.checkpoint)
-    birth = checkpoint.birth()
-    if birth is None:
+    metadata = checkpoint.metadata()
+    if metadata is None:
         start = Inputs(plan, settings.kafka).start()
-        birth = birth_of(settings.checkpoint, plan, settings.shards, start)
-        checkpoint.write(birth)
-    logged = checkpoint.layout(birth).logged
-    return take_over(plan, settings, birth, logged, lambda: None, "a test")
+        metadata = metadata_of(settings.checkpoint, plan, settings.shards, start)
+        checkpoint.write(metadata)
+    logged = checkpoint.layout(metadata).logged
+    return take_over(plan, settings, metadata, logged, lambda: None, "a test")
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_a_new_pipeline_may_start_and_nothing_is_made(fresh: Pipeline) -> None:
     assert [words for words in found.values() if not words.startswith("ok: ")] == []
     assert found[f'input topic "{fresh.source}"'] == "ok: 2 partitions, may be read"
     assert found[f'topic "{fresh.target}"'] == "ok: will be made, with 2 partitions"
-    assert found[f'topic "{fresh.name}.markers"'] == "ok: will be made, with 3 partitions"
+    assert found[f'topic "{fresh.name}.commits"'] == "ok: will be made, with 3 partitions"
     assert found[BELONGS] == "ok: nothing of this name has run yet"
     assert (topics_of(fresh.servers), sorted(fresh.folder.rglob("*"))) == before
 
@@ -99,7 +99,7 @@ def test_a_pipeline_that_runs_is_not_disturbed(fresh: Pipeline) -> None:
 
     assert [words for words in found.values() if not words.startswith("ok: ")] == []
     assert found[BELONGS] == "ok: instance 1 was the last, by a test"
-    assert found[f'topic "{fresh.name}.markers"'] == "ok: 3 partitions, may be read and written"
+    assert found[f'topic "{fresh.name}.commits"'] == "ok: 3 partitions, may be read and written"
     assert ends_of(fresh.servers, topics_of(fresh.servers)) == ends
     with taken.producer.transaction():
         pass
@@ -127,7 +127,7 @@ class SinkOf3(Pipeline):
     [
         pytest.param(
             too_many_replicas,
-            'topic "{0.name}-3.markers"',
+            'topic "{0.name}-3.commits"',
             "does not exist and cannot be made",
             id="too few brokers",
         ),

@@ -87,7 +87,7 @@ def made_anew(topic: Written) -> None:
         # A repeated progress record counts once, also when it ends later.
         (published_twice, "check", 0, "3 batches, 4 updates, frontier 40"),
         (a_record_more, "check", 1, 'batch 0 of "NAME" has 4 updates, its progress counts 3'),
-        # Three updates and a transaction's marker lie before it.
+        # Three updates and a transaction's commit record lie before it.
         (a_second_value, "check", 1, "NAME[0]@4: after time 12, in batch 1, this key holds 2"),
         (made_anew, "check", 1, "cannot read NAME[0] up to offset 900"),
         (a_gap, "snapshot", 1, "follows batch 0"),

@@ -50,9 +50,9 @@ def test_the_last_edit_is_recorded(
         assert last_edit(str(tmp_path)) == told
         does = {(part.kind, part.name): part.does for part in told.parts}
         assert does["operator", "large"] == "replaced"
-    birth = Checkpoint(str(tmp_path)).birth()
-    assert birth is not None
-    assert birth.edits == 1
+    metadata = Checkpoint(str(tmp_path)).metadata()
+    assert metadata is not None
+    assert metadata.edits == 1
     # The first plan again: nothing was edited.
     assert start(1) is None
     assert last_edit(str(tmp_path)) is None

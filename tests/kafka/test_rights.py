@@ -45,7 +45,7 @@ def own_topics(name: str) -> dict[str, int]:
     """The topics of a pipeline of two shards, with their partitions."""
     outputs = [f"{name}.out", f"{name}.errors"]
     found = {topic: 1 for output in outputs for topic in (output, output + ".progress")}
-    return {**found, f"{name}.markers": 3, f"{name}.loopback": 2}
+    return {**found, f"{name}.commits": 3, f"{name}.exchange": 2}
 
 
 GROUP = Rule(ResourceType.GROUP, "ikebana", DESCRIBE)
@@ -54,7 +54,7 @@ IDS = Rule(ResourceType.TRANSACTIONAL_ID, "ikebana-", WRITE, ResourcePatternType
 
 def consumers(name: str) -> list[Rule]:
     """What `source.kafka` needs."""
-    topics = (f"{name}.in", f"{name}.loopback", f"{name}.markers")
+    topics = (f"{name}.in", f"{name}.exchange", f"{name}.commits")
     return [*(Rule(TOPIC, topic, READ) for topic in topics), GROUP]
 
 
@@ -65,7 +65,7 @@ def producers(name: str) -> list[Rule]:
 
 def drivers(name: str) -> list[Rule]:
     """What `kafka` needs, once the topics are there."""
-    rules = [Rule(TOPIC, f"{name}.markers", READ), Rule(TOPIC, f"{name}.loopback", DELETE), GROUP]
+    rules = [Rule(TOPIC, f"{name}.commits", READ), Rule(TOPIC, f"{name}.exchange", DELETE), GROUP]
     for output in (f"{name}.out", f"{name}.errors"):
         rules += [Rule(TOPIC, output, right) for right in (DESCRIBE, CONFIGS)]
         rules.append(Rule(TOPIC, f"{output}.progress", READ))
@@ -190,10 +190,10 @@ def test_new_shards_need_the_right_to_add_partitions(shop: Secured, tmp_path: Pa
     found = failed(pipe.but(shards=3))
 
     assert {check.check: check.fact for check in found} == {
-        'topic "shop.markers"': "may not get the partitions of new shards",
-        'topic "shop.loopback"': "may not get the partitions of new shards",
+        'topic "shop.commits"': "may not get the partitions of new shards",
+        'topic "shop.exchange"': "may not get the partitions of new shards",
     }
-    assert "--operation Alter --topic shop.markers" in found[0].remedy
+    assert "--operation Alter --topic shop.commits" in found[0].remedy
 
 
 def test_batches_longer_than_transactions_are_told_to_who_may_not_ask_for_settings(
@@ -230,8 +230,8 @@ def test_what_another_client_lacks_is_told_of_it(shop: Secured, tmp_path: Path) 
     found = failed(pipe)
 
     assert {check.check: check.fact for check in found} == {
-        'topic "shop.markers"': "may not be read",
-        'topic "shop.loopback"': "may not be read",
+        'topic "shop.commits"': "may not be read",
+        'topic "shop.exchange"': "may not be read",
         'group "ikebana" by source.kafka': "may not be seen",
     }
     assert all("User:short-sighted" in check.remedy for check in found)

@@ -9,14 +9,14 @@ from msgspec.structs import replace
 from ikebana import Input, Output, Plan
 from ikebana.errors import CheckpointError
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged, birth_of
+from ikebana.processor.checkpoint.checkpoint import CheckpointMetadata, Logged, metadata_of
 from ikebana.processor.checkpoint.commits import reports_of
 from ikebana.processor.kafka import client, transactions
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import DatedInputs, Inputs
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.takeover import Takeover, take_over
-from ikebana.processor.kafka.transactions import TransactionalProducer, commit_marker
+from ikebana.processor.kafka.transactions import TransactionalProducer, commit_alone
 from ikebana.processor.topics.source_offset import SourceOffset
 from support.pipeline_processes import create
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.kafka
 
 
 class Rescaled:
-    """A pipeline without Spark: takeovers, markers of batches, and births."""
+    """A pipeline without Spark: takeovers, commit records of batches, and metadata."""
 
     def __init__(self, servers: str, name: str, folder: Path, shards: int) -> None:
         create(servers, name + ".in", 1)
@@ -38,14 +38,14 @@ class Rescaled:
             checkpoint=str(folder), kafka={"bootstrap.servers": servers}, shards=shards
         )
         start = Inputs(self.plan, self.settings.kafka).start()
-        self.birth: Birth = birth_of(str(folder), self.plan, shards, start)
+        self.metadata: CheckpointMetadata = metadata_of(str(folder), self.plan, shards, start)
         self.last: SourceOffset = start
 
     def taken(self) -> Takeover:
         batch = self.last.batch
         logged = Logged(self.last, batch, batch)
         result = take_over(
-            self.plan, self.settings, self.birth, lambda: logged, lambda: None, "a test"
+            self.plan, self.settings, self.metadata, lambda: logged, lambda: None, "a test"
         )
         self.reports = result.state.reports
         return result
@@ -54,26 +54,26 @@ class Rescaled:
         """Commit a batch in which each shard has found so many facts of time 5."""
         kafka, committed = self.settings.kafka, []
         self.last = replace(self.last, batch=self.last.batch + 1)
-        for shard in range(self.birth.shards):
-            marker = transactions.last_marker(RangeReader(kafka), self.plan.markers_topic, shard)
-            assert marker is not None
+        for shard in range(self.metadata.shards):
+            commit = transactions.last_commit(RangeReader(kafka), self.plan.commits_topic, shard)
+            assert commit is not None
             found = {"facts": [5, (facts or {}).get(shard, 0)]}
             after = replace(
-                marker, batch=self.last.batch, offset=self.last.digest(), facts=found, seen=[]
+                commit, batch=self.last.batch, offset=self.last.digest(), facts=found, seen=[]
             )
             sender = TransactionalProducer(
-                dict(kafka), transactions.task_id(self.birth.id, shard), 60
+                dict(kafka), transactions.task_id(self.metadata.id, shard), 60
             )
-            commit_marker(sender, self.plan.markers_topic, after)
+            commit_alone(sender, self.plan.commits_topic, after)
             committed.append(after)
         self.reports = reports_of(committed)
 
     def rescale(self, shards: int) -> None:
         """What `ikebana rescale` writes, but for the state."""
-        self.birth = replace(
-            self.birth,
+        self.metadata = replace(
+            self.metadata,
             shards=shards,
-            epoch=self.birth.epoch + 1,
+            epoch=self.metadata.epoch + 1,
             first_batch=self.last.batch + 1,
             start=self.last,
         )
@@ -115,7 +115,7 @@ def test_what_the_last_batch_told_is_learned_with_other_shards(
 
 @pytest.mark.parametrize("shards", [1, 3])
 def test_after_fewer_shards_any_number_can_follow(pipeline: Rescaled, shards: int) -> None:
-    """The markers of shards that are gone are of an older batch, and nothing is wrong."""
+    """The commit records of shards that are gone are of an older batch, and nothing is wrong."""
     pipeline.taken()
     pipeline.batch()
     pipeline.rescale(1)

@@ -40,13 +40,13 @@ def test_another_plan_is_an_edit_until_a_batch_of_it_is_logged(life: Life) -> No
     """A start that ends before has changed nothing: the next plan is an edit of the first one."""
     assert life.start(least=5).steps == ["edit"]
     again = life.start(least=6)
-    assert (again.steps, again.step.birth.edits) == (["edit"], 1)
+    assert (again.steps, again.step.metadata.edits) == (["edit"], 1)
     assert life.start().steps == ["go on"]
     assert life.start(least=6).steps == ["edit"]
     life.go_on()
 
     assert life.start(least=6).steps == ["go on"]
-    assert life.start(least=5).step.birth.edits == 2
+    assert life.start(least=5).step.metadata.edits == 2
 
 
 def test_an_older_instance_goes_on_until_it_is_fenced(life: Life) -> None:
@@ -57,7 +57,7 @@ def test_an_older_instance_goes_on_until_it_is_fenced(life: Life) -> None:
 
     assert finishing.plan.finishes is None
     assert finishing.steps == ["finish"]
-    assert finishing.step.birth.edits == 0
+    assert finishing.step.metadata.edits == 0
     life.go_on()
     assert life.start(least=5).steps == ["edit"]
 
@@ -101,7 +101,7 @@ def test_the_state_is_rewritten_for_other_shards(life: Life) -> None:
     """When nothing is unfinished, and before an edit."""
     more = life.start(3)
     assert more.steps == ["rescale", "go on"]
-    assert (more.step.birth.shards, more.plan.gist()[1:]) == (
+    assert (more.step.metadata.shards, more.plan.gist()[1:]) == (
         3,
         ["the state is rewritten for 3 shards, from 2"],
     )

@@ -66,8 +66,8 @@ class Input:
             self.released += step.updates
             self.repeated += step.repeated
             told = [s for s in statements_of(batch.messages) if s.lower % batch.shards == shard]
-            marker = json.dumps([packed(told), pack_times(step.counts)])
-            packed_statements, times = json.loads(marker)
+            commit = json.dumps([packed(told), pack_times(step.counts)])
+            packed_statements, times = json.loads(commit)
             statements += unpacked(packed_statements)
             add_times(found, times)
         self.logged = logged(add_statements(coverage, statements, found))

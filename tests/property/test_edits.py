@@ -99,8 +99,8 @@ class Edited:
             assert self.run.plan == before
             return False
         self.before, self.parts = self.parts, parts
-        birth = self.run._next or self.run._birth
-        found = None if birth is None or birth.edits == self.edits else edit_of(birth)
+        metadata = self.run._next or self.run._metadata
+        found = None if metadata is None or metadata.edits == self.edits else edit_of(metadata)
         self.changed.clear()
         self.alike.clear()
         if found is None:
@@ -183,8 +183,12 @@ class Edited:
                 return run._next is not None and not is_settled(run.last)
             case "first":
                 goes_on = run._next is None or is_settled(run.last)
-                birth = run._next or run._birth
-                return goes_on and birth is not None and run.last.transition.is_behind(birth.edits)
+                metadata = run._next or run._metadata
+                return (
+                    goes_on
+                    and metadata is not None
+                    and run.last.transition.is_behind(metadata.edits)
+                )
             case "portions":
                 return run.last.transition.fills
 

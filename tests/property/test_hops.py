@@ -1,4 +1,4 @@
-"""Hops: operators in several shards, each at its own frontier, as one plain computation.
+"""Exchanges: operators in several shards, each at its own frontier, as one plain computation.
 
 The shell is played without Spark and Kafka: batches are minted, decoded and cut into
 shards as in a running pipeline, and the exchange topic is a list a shard.
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ikebana import Concat, Input, Linear, Output, Plan, Reduce, Upsert, steps
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.base.sharding import hop_chunks
+from ikebana.processor.base.sharding import exchange_chunks
 from ikebana.processor.planning import progress
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.testing import Run, Topics
@@ -134,7 +134,7 @@ def test_every_output_is_what_a_plain_computation_says(
             assert accumulated(updates, time) == wanted[name], (name, time)
 
 
-def test_an_operator_stays_while_portions_of_its_hops_are_left() -> None:
+def test_an_operator_stays_while_portions_of_its_exchanges_are_left() -> None:
     """R2, R13. It would close a time of which more is to come."""
     run = fresh(1, 1)
     feed(run.topics, [("a", "x")])
@@ -148,11 +148,11 @@ def test_an_operator_stays_while_portions_of_its_hops_are_left() -> None:
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_hops_are_cut_into_messages(shards: int) -> None:
+def test_exchanges_are_cut_into_messages(shards: int) -> None:
     """So many updates a message; each is for the shard of its key, and none is lost."""
     updates = [KeyedUpdate(b"%d" % n, b"{}", 1, 1) for n in range(12_000)]
 
-    found = list(hop_chunks({"op": updates}, shards))
+    found = list(exchange_chunks({"op": updates}, shards))
 
     assert max(len(row.keys) for _, row in found) <= 5_000
     assert sorted(str(key) for _, row in found for key in row.keys) == sorted(
@@ -161,7 +161,7 @@ def test_hops_are_cut_into_messages(shards: int) -> None:
     assert {at for at, _ in found} == set(range(shards))
 
 
-def test_depths_are_the_hops_on_the_way() -> None:
+def test_depths_are_the_exchanges_on_the_way() -> None:
     """As many micro-batches later an update shows."""
     depths = progress.depths(progress.edges(PLAN))
 
@@ -170,7 +170,7 @@ def test_depths_are_the_hops_on_the_way() -> None:
 
 def test_an_offset_goes_through_the_log_and_back() -> None:
     """With the positions in the exchange topic."""
-    offset = SourceOffset(3, 1, 2, {"a": {0: 4}}, "p", hops={0: 7, 1: 9})
+    offset = SourceOffset(3, 1, 2, {"a": {0: 4}}, "p", exchanges={0: 7, 1: 9})
 
     assert SourceOffset.from_json(msgspec.json.decode(msgspec.json.encode(offset.to_json()))) == (
         offset

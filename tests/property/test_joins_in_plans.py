@@ -1,4 +1,4 @@
-"""Joins as they run: in shards, through hops, in any batches, they are their definitions."""
+"""Joins as they run: in shards, through exchanges, in any batches, they are their definitions."""
 
 import json
 from collections import Counter
@@ -70,7 +70,7 @@ def publish(topics: Topics, name: str, interval: range, updates: Iterable[Update
 
 
 def begun(plan: Plan, choice: Random, shards: int) -> Run:
-    """A pipeline over empty topics, which reads what hops in portions."""
+    """A pipeline over empty topics, which reads what exchanges in portions."""
     topics = Topics()
     for name in RELATIONS:
         assert topics.messages[name][0] == []

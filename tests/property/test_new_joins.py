@@ -1,6 +1,6 @@
 """Joins added to a running pipeline of upserts, and what was there is given them in portions.
 
-New changes come all the time, and what hops is read in portions as well, so that batches that
+New changes come all the time, and what exchanges is read in portions as well, so that batches that
 give a new join more of its past take turns with batches that do not.
 """
 

@@ -315,7 +315,7 @@ OFFSET = SourceOffset(
 def test_the_digest_differs_when_anything_differs(
     changed: Callable[[SourceOffset], SourceOffset],
 ) -> None:
-    """A marker with this digest is of this batch and no other."""
+    """A commit record with this digest is of this batch and no other."""
     other = changed(OFFSET)
 
     assert other.digest() != OFFSET.digest()
@@ -330,7 +330,7 @@ def test_the_digest_does_not_depend_on_the_order_of_partitions() -> None:
 
 
 def test_the_digest_of_a_batch_is_the_same_in_every_version() -> None:
-    """Markers hold it: if this changes, running checkpoints are refused."""
+    """Commit records hold it: if this changes, running checkpoints are refused."""
     offset = SourceOffset(3, 1, 2, {"a": {0: 4}}, "p", {"x": 2}, {"a": {0: 1}}, {"a": "i"}, 5)
 
-    assert offset.digest() == "d6b5a6b8ef3b34d7"
+    assert offset.digest() == "7cff73e0689468e0"

@@ -110,7 +110,7 @@ def by_definition(source: Source, read: Sequence[Record]) -> int:
 
 
 def watched(state: Transactions, where: Where, records: Sequence[Record]) -> TransactionsSeen:
-    """What a task sums up, as the marker carries it."""
+    """What a task sums up, as the commit record carries it."""
     watch = Watch(state, f"{where[0]}-{where[1]}", READ)
     for record in records:
         if isinstance(record, SourcePosition):

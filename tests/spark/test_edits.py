@@ -41,7 +41,7 @@ def died(written_over: WrittenOver) -> Written:
 
 
 def test_a_run_that_has_died_is_finished_before_an_edit(died: Written) -> None:
-    """What has hopped and what is unfinished, under the plan of before; then the new plan."""
+    """What was exchanged and what is unfinished, under the plan of before; then the new plan."""
     assert max(died.log("offsets")) > max(died.log("commits"))
 
     totals = {"n": "count(*)", "most": "max(amount)"}

@@ -78,7 +78,7 @@ def test_flight_examples_are_exact_over_partitions_restarts_and_deaths(
         half = messages[: len(messages) // 2]
         produce(servers, pipeline.topic(name), [(m.key, m.value) for m in half])
     run = pipeline.drained(timeout_s=240)
-    # What comes by a hop has been read before.
+    # What comes by an exchange has been read before.
     assert f" {sum(len(m) // 2 for m in given.values()):,} records, " in run.text
     for name, messages in given.items():
         *rest, last = messages[len(messages) // 2 :]

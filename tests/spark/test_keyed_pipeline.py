@@ -22,7 +22,7 @@ UPDATES = ("status", "good", "statuses", "all", "medians")
 def sections(name: str) -> dict[str, Any]:
     """The status of orders by their events, and what customers' orders come to, two ways.
 
-    How many orders have each status hops once, how many statuses have how many twice.
+    How many orders have each status exchanges once, how many statuses have how many twice.
     """
     by_status = {"by": "value", "aggregates": {"orders": "count(*)"}}
     return {

@@ -104,6 +104,6 @@ def test_a_new_join_begins_from_what_is_there_while_the_old_one_goes_on(
 
     seconds = [(o["id"], {"id": o["id"]}) for o, c in joined() if c["level"] < o["amount"]]
     assert shown(pipeline, "second") == counted(seconds)
-    birth = Checkpoint(str(pipeline.place)).birth()
-    assert birth is not None
-    assert "hold-in first" in birth.released
+    metadata = Checkpoint(str(pipeline.place)).metadata()
+    assert metadata is not None
+    assert "hold-in first" in metadata.released

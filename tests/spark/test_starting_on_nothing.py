@@ -151,9 +151,9 @@ def test_pipelines_start_on_nothing_and_go_on(ran: Ran) -> None:
     log.parent.mkdir()
     shutil.copy(ran.place("ingest") / "offsets" / "0", log)
     head = log.read_text().splitlines()[:2]
-    birth = Checkpoint(str(ran.place("failed"))).birth()
-    assert birth is not None
-    log.write_text("\n".join([*head, json.dumps(birth.start.to_json())]))
+    metadata = Checkpoint(str(ran.place("failed"))).metadata()
+    assert metadata is not None
+    log.write_text("\n".join([*head, json.dumps(metadata.start.to_json())]))
 
     for name in [*names, "failed"]:
         produce(ran.servers, ran.topic(name), VALUES)

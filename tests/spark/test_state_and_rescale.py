@@ -93,9 +93,9 @@ def test_without_owners_of_shards_each_shard_gets_a_task_of_its_own(
         assert f"owners {'no (spark.python.daemon.module is ' if spark else 'yes'}" in run.text
         assert "warning" not in run.text
         assert pipeline.judged() == {}
-        birth = Checkpoint(str(pipeline.place)).birth()
-        assert birth is not None
-        return birth.state_partitions, birth.epoch
+        metadata = Checkpoint(str(pipeline.place)).metadata()
+        assert metadata is not None
+        return metadata.state_partitions, metadata.epoch
 
     assert tasks({}) == (1, 0)
     assert tasks(elsewhere) == (1, 0)

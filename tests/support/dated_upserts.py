@@ -25,7 +25,7 @@ def dated(name: str, *columns: str, **more: Any) -> Input:
 
 
 class Play:
-    """A plan over such topics; what hops is read `most` messages at a time."""
+    """A plan over such topics; what exchanges is read `most` messages at a time."""
 
     def __init__(self, plan: Plan, shards: int = 3, most: int = 1) -> None:
         self.topics = Topics()

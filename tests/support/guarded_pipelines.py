@@ -9,7 +9,7 @@ from support.pipeline_processes import Pipeline
 
 @dataclass(frozen=True)
 class Guarded(Pipeline):
-    """A pipeline with a hop, whose clients are users of a secured broker."""
+    """A pipeline with an exchange, whose clients are users of a secured broker."""
 
     clients: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""Checkpoints, logs, markers and leases as plain values, for what is decided from them."""
+"""Checkpoints, logs, commit records and leases as plain values, for what is decided from them."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,8 +8,8 @@ import msgspec
 from ikebana import DeltaJoin, Input, JoinInput, Output, Plan, Upsert
 from ikebana.codecs.diff import ProgressRecord
 from ikebana.processor.base.offsets import TopicInfo
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged, birth_of
-from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
+from ikebana.processor.checkpoint.checkpoint import CheckpointMetadata, Logged, metadata_of
+from ikebana.processor.checkpoint.commits import CommitRecord, Lease, first_commit
 from ikebana.processor.checkpoint.takeover import OutputState, StartHistory, lasting_topics
 from ikebana.processor.planning import progress
 from ikebana.processor.topics.source_offset import SourceOffset
@@ -41,16 +41,20 @@ def offset(batch: int, of: Plan = PLAN, **changed: Any) -> SourceOffset:
     return msgspec.structs.replace(logged, **changed)
 
 
-def born(plan: Plan = PLAN, shards: int = SHARDS, **changed: Any) -> Birth:
+def born(plan: Plan = PLAN, shards: int = SHARDS, **changed: Any) -> CheckpointMetadata:
     """A checkpoint called "ours" that begins with batch 0."""
-    birth = birth_of("/nowhere", plan, shards, SourceOffset(-1, 0, 0, {}, plan.fingerprint()))
-    return msgspec.structs.replace(birth, id="ours", **changed)
+    metadata = metadata_of(
+        "/nowhere", plan, shards, SourceOffset(-1, 0, 0, {}, plan.fingerprint())
+    )
+    return msgspec.structs.replace(metadata, id="ours", **changed)
 
 
-def marker(shard: int, batch: int, birth: Birth | None = None, /, **changed: Any) -> Marker:
-    """The marker of a shard that has committed a batch as instance 1."""
+def commit(
+    shard: int, batch: int, metadata: CheckpointMetadata | None = None, /, **changed: Any
+) -> CommitRecord:
+    """The commit record of a shard that has committed a batch as instance 1."""
     made = msgspec.structs.replace(
-        first_marker(birth or born(), PLAN, shard),
+        first_commit(metadata or born(), PLAN, shard),
         batch=batch,
         offset=offset(batch).digest(),
         incarnation=1,
@@ -67,7 +71,7 @@ def lease(**changed: Any) -> Lease:
 def topics(**changed: TopicInfo | None) -> dict[str, TopicInfo]:
     """The topics of PLAN once it has run; None takes one away."""
     found: dict[str, TopicInfo | None] = {
-        PLAN.markers_topic: TopicInfo("m", SHARDS + 1),
+        PLAN.commits_topic: TopicInfo("m", SHARDS + 1),
         **{topic: TopicInfo(topic, 3) for o in PLAN.published for topic in (o.topic,)},
         **{o.progress_topic: TopicInfo(o.progress_topic, 1) for o in PLAN.published},
         **changed,
@@ -96,6 +100,6 @@ def history(batch: int = 1, plan: Plan = PLAN, **changed: Any) -> StartHistory:
         born(plan),
         Logged(offset(batch, plan), batch, batch),
         {o.name: shown(batch, o.topic) for o in plan.published},
-        {shard: marker(shard, batch, offset=offset(batch, plan).digest()) for shard in range(2)},
+        {shard: commit(shard, batch, offset=offset(batch, plan).digest()) for shard in range(2)},
     )
     return replace(made, **changed)

@@ -7,8 +7,8 @@ from pathlib import Path
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.rows import Tick, Upserts, pack
 from ikebana.processor.base.sharding import shard_of
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged, birth_of
-from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.checkpoint.checkpoint import CheckpointMetadata, Logged, metadata_of
+from ikebana.processor.checkpoint.commits import CommitRecord
 from ikebana.processor.engine import task as shard_batch
 from ikebana.processor.engine.task import Job, encode_state
 from ikebana.processor.kafka.broker import Broker
@@ -20,7 +20,7 @@ from support.output_judge import settled
 from support.pipeline_processes import create
 
 # Runs a batch of a shard as `task.run` does.
-Way = Callable[[Job, int, bytes | None, list[bytes]], Marker]
+Way = Callable[[Job, int, bytes | None, list[bytes]], CommitRecord]
 
 SHARDS = 2
 KEYS = [next(b"k%d" % i for i in range(99) if shard_of(b"k%d" % i, SHARDS) == s) for s in (0, 1)]
@@ -32,7 +32,7 @@ class Instances:
 
     plan: Plan
     settings: Settings
-    birth: Birth
+    metadata: CheckpointMetadata
     log: list[SourceOffset] = field(default_factory=list)
     committed: int = -1
     states: dict[int, list[bytes | None]] = field(
@@ -49,23 +49,25 @@ class Instances:
         accepted: Callable[[], None] = lambda: None,
     ) -> Takeover:
         look = look or self.logged
-        return take_over(self.plan, self.settings, self.birth, look, accepted, "a test")
+        return take_over(self.plan, self.settings, self.metadata, look, accepted, "a test")
 
     def mint(self) -> SourceOffset:
         """Log one more batch."""
         at = len(self.log)
-        start = self.birth.start
+        start = self.metadata.start
         self.log.append(replace_offset(start, batch=at, lower=at, upper=at + 1))
         return self.log[-1]
 
-    def run(self, taken: Takeover, shard: int, batch: int, way: Way = shard_batch.run) -> Marker:
+    def run(
+        self, taken: Takeover, shard: int, batch: int, way: Way = shard_batch.run
+    ) -> CommitRecord:
         """Run one task of a batch: the shard's key gets the batch's number as its value."""
         offset = self.log[batch]
         job = Job(
             plan=self.plan,
             kafka=self.settings.kafka,
             writing_kafka=self.settings.writing_kafka,
-            checkpoint=self.birth.id,
+            checkpoint=self.metadata.id,
             epoch=0,
             incarnation=taken.incarnation,
             first_batch=0,
@@ -89,10 +91,10 @@ class Instances:
         value = b"%d" % batch
         upserts = Upserts("changes", 0, 0, offset.lower, [KEYS[shard]], [value], [batch])
         state = self.states[shard][batch]
-        marker = way(job, shard, state, [pack(tick), pack(upserts)])
+        commit = way(job, shard, state, [pack(tick), pack(upserts)])
         # Spark's state row of the batch; a replay starts from the one before.
-        self.states[shard][batch + 1 :] = [encode_state(marker.manifest)]
-        return marker
+        self.states[shard][batch + 1 :] = [encode_state(commit.manifest)]
+        return commit
 
     def updates(self) -> list[tuple[bytes, bytes, dict[str, bytes]]]:
         """What the output holds, for readers of committed records."""
@@ -119,5 +121,5 @@ def made(broker: Broker, topic_name: Callable[[str], str], folder: Path) -> Inst
         time="offset",
     )
     location = str(folder / "checkpoint")
-    birth = birth_of(location, plan, SHARDS, Inputs(plan, kafka).start())
-    return Instances(plan, Settings(location, kafka, shards=SHARDS), birth)
+    metadata = metadata_of(location, plan, SHARDS, Inputs(plan, kafka).start())
+    return Instances(plan, Settings(location, kafka, shards=SHARDS), metadata)

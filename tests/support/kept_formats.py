@@ -23,8 +23,8 @@ from ikebana.processor.base import rows
 from ikebana.processor.base.rows import Judged, Noted, NotedRecord, TimesReport, Updates
 from ikebana.processor.base.sharding import Hot
 from ikebana.processor.base.transition import Phase, ReadBackSpan, Rebuilding, Replayed, Transition
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
-from ikebana.processor.checkpoint.commits import FillProgress, Lease, Marker
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, CheckpointMetadata
+from ikebana.processor.checkpoint.commits import CommitRecord, FillProgress, Lease
 from ikebana.processor.topics.input_times import Base, InputTimes, Reached, ReadingLog, RowFile
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.serving import layout
@@ -82,7 +82,7 @@ OFFSET = SourceOffset(
     begins={"orders": {1: 0}},
     topic_ids={"orders": "AAAA"},
     behind=3,
-    hops={0: 5},
+    exchanges={0: 5},
     input_times={
         "orders": InputTimes(
             frontier=900,
@@ -106,7 +106,7 @@ OFFSET = SourceOffset(
     firsts={"orders": {0: 1}},
     transition=TRANSITION,
 )
-BIRTH = Birth(
+METADATA = CheckpointMetadata(
     id="c0ffee",
     location="local:/var/lib/kept",
     shards=2,
@@ -125,7 +125,7 @@ BIRTH = Birth(
     last_edit={"name": "kept"},
     tasks=1,
 )
-MARKER = Marker(
+COMMIT_RECORD = CommitRecord(
     checkpoint="c0ffee",
     epoch=1,
     incarnation=3,
@@ -142,7 +142,7 @@ MARKER = Marker(
     counted={"late": 1},
     times={"out": [1_000, 5]},
     intervals={"out": (1_000, 2_000)},
-    hops_from=5,
+    exchanges_from=5,
     seen=[TimesReport("orders", "orders", 0, 1_500, [(0, 10, [3, 1])])],
     facts={"orders": [3, 1]},
     took={"compute": 0.25},
@@ -200,17 +200,17 @@ META = Meta(
 FACTS: list[cdcv2.Fact] = [(b'{"id":1}', b'{"n":2}', 7, 1), (None, b'{"n":3}', 8, -2)]
 
 
-def _sealed(birth: Birth) -> bytes:
+def _sealed(metadata: CheckpointMetadata) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        Checkpoint(folder).write(birth)
+        Checkpoint(folder).write(metadata)
         return (Path(folder) / "ikebana.json").read_bytes()
 
 
-def _birth(raw: bytes) -> Birth:
+def _metadata(raw: bytes) -> CheckpointMetadata:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "ikebana.json").write_bytes(raw)
         found = Checkpoint(folder)
-        return msgspec.structs.replace(found.relocate(), location=BIRTH.location)
+        return msgspec.structs.replace(found.relocate(), location=METADATA.location)
 
 
 CHANGES: list[EntryChange] = [
@@ -318,10 +318,10 @@ SERVED = {
 }
 
 KEPT = (
-    Kept("metadata", BIRTH, _sealed, _birth),
+    Kept("metadata", METADATA, _sealed, _metadata),
     Kept("manifest", MANIFEST, *json_of(Manifest)),
     Kept("run", (HEAD, CHANGES), _run, _run_read),
-    Kept("commit-record", MARKER, *json_of(Marker)),
+    Kept("commit-record", COMMIT_RECORD, *json_of(CommitRecord)),
     Kept("lease", LEASE, *json_of(Lease)),
     Kept("progress-record", PROGRESS, ProgressRecord.encode, diff.decode_progress),
     Kept("snapshot-record", SNAPSHOT, SnapshotRecord.encode, diff.decode_snapshot),

@@ -68,7 +68,7 @@ class Pipeline:
 
     @property
     def topics(self) -> list[str]:
-        """What a run writes, but for the markers."""
+        """What a run writes, but for the commit records."""
         outputs = [self.target, self.name + ".errors"]
         return [topic for output in outputs for topic in (output, output + ".progress")]
 

@@ -14,7 +14,7 @@ from ikebana.arrangements.update import Interval
 from ikebana.codecs.errors import error_record
 from ikebana.processor.base.rows import Upserts
 from ikebana.processor.base.sharding import shard_of
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, birth_of
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, CheckpointMetadata, metadata_of
 from ikebana.processor.checkpoint.rescale import rescaled
 from ikebana.processor.engine.dataflow import advance
 from ikebana.processor.topics.source_offset import SourceOffset
@@ -38,15 +38,17 @@ class Written:
     """A checkpoint on disk and what is in it."""
 
     checkpoint: Checkpoint
-    birth: Birth
+    metadata: CheckpointMetadata
     manifests: list[Manifest]
     entries: list[Entry]
 
-    def rescaled(self, new: Path, shards: int) -> tuple[Birth, list[Manifest]]:
+    def rescaled(self, new: Path, shards: int) -> tuple[CheckpointMetadata, list[Manifest]]:
         """Rescale it, and the manifests that the new one starts from."""
         told: list[int] = []
         to = Checkpoint(str(new))
-        reborn = rescaled(self.checkpoint, self.birth, self.manifests, shards, told.append, new=to)
+        reborn = rescaled(
+            self.checkpoint, self.metadata, self.manifests, shards, told.append, new=to
+        )
         to.write(reborn)
         assert sum(told) == len(self.entries)
         return reborn, [reborn.seeds[shard] for shard in range(shards)]
@@ -80,9 +82,9 @@ def states(shard: int, keys: int) -> list[Entry]:
 
 def written(location: Path, keys: int) -> Written:
     """A checkpoint of four shards with so many keys, two batches old."""
-    birth = birth_of(str(location), PLAN, SHARDS, START)
+    metadata = metadata_of(str(location), PLAN, SHARDS, START)
     checkpoint = Checkpoint(str(location))
-    checkpoint.write(birth)
+    checkpoint.write(metadata)
     log(location, "offsets", 0, START)
     log(location, "offsets", 1, LAST)
     log(location, "commits", 0)
@@ -94,11 +96,11 @@ def written(location: Path, keys: int) -> Written:
         held += own
         first = runs.write(
             files,
-            Head(birth.id, shard, 0, 1, ["first"]),
+            Head(metadata.id, shard, 0, 1, ["first"]),
             sorted([*own, (b"of_a\0kgone", b"v")]),
             "delta",
         )
         removal = [(b"of_a\0kgone", None)]
-        second = runs.write(files, Head(birth.id, shard, 1, 2, ["second"]), removal, "delta")
-        manifests.append(Manifest(birth.id, shard, 2, [first, second]))
-    return Written(checkpoint, birth, manifests, held)
+        second = runs.write(files, Head(metadata.id, shard, 1, 2, ["second"]), removal, "delta")
+        manifests.append(Manifest(metadata.id, shard, 2, [first, second]))
+    return Written(checkpoint, metadata, manifests, held)

@@ -17,7 +17,7 @@ from ikebana import Plan
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
-from ikebana.processor.checkpoint.commits import Marker, reports_of
+from ikebana.processor.checkpoint.commits import CommitRecord, reports_of
 from ikebana.processor.checkpoint.describing_edits import describe
 from ikebana.processor.checkpoint.edit_description import EditDescription
 from ikebana.processor.checkpoint.next_step import Desired, Observed, StartStep, World, start
@@ -167,18 +167,19 @@ class DrivenRun:
     """A run that a start over Kafka has opened; the test runs its batches in place of Spark."""
 
     def __init__(self, opening: Opened, settings: Settings, folder: Path, number: int = 1) -> None:
-        edit, groups = query._edit(opening), tuple(range(opening.step.birth.shards))
+        edit, groups = query._edit(opening), tuple(range(opening.step.metadata.shards))
         self.stop = folder / f"stop-{number}"
         config = query._source_config(opening, settings, groups, 1, self.stop, edit, "")
         self._job = query._job(opening, settings, groups, str(folder / "local"), edit)
-        self._layout, self._begin = opening.layout, opening.step.birth.start
+        self._layout, self._begin = opening.layout, opening.step.metadata.start
         Signals(self.stop).write(opening.takeover.state.reports)
         self._reader = StreamReader(config)
 
-    def next(self, committed: Collection[int] | None = None) -> list[Marker] | None:
+    def next(self, committed: Collection[int] | None = None) -> list[CommitRecord] | None:
         """Run the last batch if it is unfinished, else the next one, if there is any.
 
-        It is committed by these shards, or by all, which finishes it; these are their markers.
+        It is committed by these shards, or by all, which finishes it; these are their commit
+        records.
         """
         layout, logged = self._layout, self._layout.logged()
         number = logged.batch - layout.first_batch
@@ -191,28 +192,28 @@ class DrivenRun:
             number += 1
             self._write("offsets", number, f"v1\n{{}}\n{json.dumps(after)}")
         before = layout.offset(number - 1) if number else self._begin
-        markers = self._run(before.to_json(), layout.offset(number).to_json(), committed)
+        commits = self._run(before.to_json(), layout.offset(number).to_json(), committed)
         if committed is None:
             self._write("commits", number, "v1\n{}")
-        return markers
+        return commits
 
     def _run(
         self, before: dict[str, Any], after: dict[str, Any], committed: Collection[int] | None
-    ) -> list[Marker]:
+    ) -> list[CommitRecord]:
         rows: dict[int, list[bytes]] = defaultdict(list)
         for share in self._reader.partitions(before, after):
             for chunk in self._reader.read(share):
                 for _, shard, row in zip(*(each.to_pylist() for each in chunk), strict=True):
                     rows[shard].append(row)
-        markers = []
+        commits = []
         for shard in range(self._job.shards) if committed is None else committed:
-            marker = task.last_marker(self._job, shard)
-            assert marker is not None
-            state = task.encode_state(marker.manifest)
-            markers.append(task.run(self._job, shard, state, rows[shard]))
+            commit = task.last_commit(self._job, shard)
+            assert commit is not None
+            state = task.encode_state(commit.manifest)
+            commits.append(task.run(self._job, shard, state, rows[shard]))
         if committed is None:
-            Signals(self.stop).write(reports_of(markers))
-        return markers
+            Signals(self.stop).write(reports_of(commits))
+        return commits
 
     def _write(self, log: str, number: int, text: str) -> None:
         """Write an entry of one of Spark's logs."""

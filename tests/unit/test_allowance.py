@@ -33,10 +33,14 @@ class Batches:
     """Batches of a backlog without end, each of which reads what it may."""
 
     def __init__(
-        self, plan: Plan, most: int = 250_000, most_hops: int = 400, max_batch_s: float = 300.0
+        self,
+        plan: Plan,
+        most: int = 250_000,
+        most_exchanges: int = 400,
+        max_batch_s: float = 300.0,
     ) -> None:
         self.clock = Clock()
-        self.allowance = Allowance(plan, max_batch_s, most, most_hops, self.clock)
+        self.allowance = Allowance(plan, max_batch_s, most, most_exchanges, self.clock)
         self.last = BEGIN
 
     def run(
@@ -44,19 +48,19 @@ class Batches:
         took_s: Callable[[int], float],
         size: int = 100,
         records: int | None = None,
-        hops: int = 0,
+        exchanges: int = 0,
     ) -> int:
         """Run a batch; return how many records it has read."""
         count = self.allowance.records if records is None else records
-        at, hopped = self.last.positions["orders"][0], self.last.hops.get(0, 0)
+        at, exchanged = self.last.positions["orders"][0], self.last.exchanges.get(0, 0)
         found = replace(
             self.last,
             batch=self.last.batch + 1,
             positions={"orders": {0: at + count}},
-            hops={0: hopped + hops},
+            exchanges={0: exchanged + exchanges},
         )
         self.allowance.minted(self.last, found)
-        self.clock.now += took_s(count + hops)
+        self.clock.now += took_s(count + exchanges)
         self.last = found
         self.allowance.done(found, size * count)
         return count
@@ -203,10 +207,10 @@ def test_exchanges_are_read_by_what_they_take() -> None:
     batches = Batches(PLAIN)
     for _ in range(4):
         batches.run(quick)
-    assert batches.allowance.hops == 400
-    batches.run(lambda messages: messages * 1.0, records=0, hops=100)
+    assert batches.allowance.exchanges == 400
+    batches.run(lambda messages: messages * 1.0, records=0, exchanges=100)
 
-    assert batches.allowance.hops == 30
+    assert batches.allowance.exchanges == 30
     assert batches.allowance.records == 250_000
 
 

@@ -23,7 +23,7 @@ from ikebana.arrangements.update import Interval
 from ikebana.errors import TooMuchError
 from ikebana.processor.base import sharding
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Upserts
-from ikebana.processor.base.sharding import hop_chunks, shard_of
+from ikebana.processor.base.sharding import exchange_chunks, shard_of
 from ikebana.processor.base.transition import Transition
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.engine import budget, dataflow, joining, replaying
@@ -201,7 +201,7 @@ def test_an_upsert_that_is_looked_up_keeps_all_rows() -> None:
 
 
 @pytest.mark.parametrize("in_python", [False, True])
-def test_updates_without_a_key_hop_to_one_shard(
+def test_updates_without_a_key_go_to_one_shard(
     monkeypatch: pytest.MonkeyPatch, *, in_python: bool
 ) -> None:
     """What has no key is all of one, wherever it comes from."""
@@ -209,7 +209,7 @@ def test_updates_without_a_key_hop_to_one_shard(
         monkeypatch.setattr(sharding, "spread_columns", None)
     updates = [KeyedUpdate(None, b"%d" % at, at, 1) for at in range(3)]
 
-    found = list(hop_chunks({"totals": updates}, 7))
+    found = list(exchange_chunks({"totals": updates}, 7))
 
     assert [(shard, row.keys) for shard, row in found] == [(shard_of(NO_KEY, 7), [NO_KEY] * 3)]
 

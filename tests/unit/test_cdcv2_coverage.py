@@ -148,7 +148,7 @@ def test_statements_that_touch_or_overlap_become_one() -> None:
 
 
 def test_packed_statements_are_small_and_come_back() -> None:
-    """A count takes a step and a number: a marker holds many of them."""
+    """A count takes a step and a number: a commit record holds many of them."""
     start = 1_700_000_000_000
     statement = Progress(start, END, {start + step: 2 for step in range(1_000)})
     written = msgspec.json.encode(packed([statement, Progress(0, 1, {})]))

@@ -14,9 +14,9 @@ import pytest
 from ikebana.errors import CheckpointError
 from ikebana.processor.base import processes
 from ikebana.processor.checkpoint.checkpoint import (
-    Birth,
     Checkpoint,
     CheckpointFiles,
+    CheckpointMetadata,
     Logged,
     _sealed,
 )
@@ -24,18 +24,18 @@ from ikebana.processor.topics.source_offset import SourceOffset
 from support.signals import handled_by
 
 START = SourceOffset(-1, 0, 0, {}, "")
-BIRTH = Birth("c", "", 1, {}, START)
+METADATA = CheckpointMetadata("c", "", 1, {}, START)
 
 
 @pytest.mark.parametrize(
     ("verb", "ask"),
     [
-        ("read", Checkpoint.birth),
+        ("read", Checkpoint.metadata),
         ("read", lambda checkpoint: CheckpointFiles(checkpoint.location, 0).offset(0)),
-        ("write", lambda checkpoint: checkpoint.write(BIRTH)),
+        ("write", lambda checkpoint: checkpoint.write(METADATA)),
         ("write", Checkpoint.probe),
     ],
-    ids=["birth", "offset", "write", "probe"],
+    ids=["metadata", "offset", "write", "probe"],
 )
 def test_a_location_that_cannot_be_reached_is_named(
     verb: str, ask: Callable[[Checkpoint], object], tmp_path: Path
@@ -97,7 +97,7 @@ def test_a_signal_while_metadata_are_written_leaves_whole_ones(
         raise processes.Stopped(number)
 
     with handled_by(signal.SIGTERM, asked), pytest.raises(processes.Stopped):
-        checkpoint.write(BIRTH)
+        checkpoint.write(METADATA)
 
     assert store.objects["ikebana.json"].startswith(b'{"id":"c"')
     assert store.objects["ikebana.json"].endswith(b'"}')
@@ -174,25 +174,29 @@ def test_batches_that_are_some_stay_in_the_log(batches: int, tmp_path: Path) -> 
 def test_any_damage_of_the_metadata_is_named(tmp_path: Path) -> None:
     """A plan of before that is another one by a bit would be taken for an edit of it."""
     checkpoint = Checkpoint(str(tmp_path))
-    birth = Birth("c", checkpoint.identity, 2, {"name": "n", "inputs": [{"topic": "in"}]}, START)
-    checkpoint.write(birth)
+    metadata = CheckpointMetadata(
+        "c", checkpoint.identity, 2, {"name": "n", "inputs": [{"topic": "in"}]}, START
+    )
+    checkpoint.write(metadata)
     file = tmp_path / "ikebana.json"
     whole = file.read_bytes()
 
-    assert checkpoint.birth() == birth
+    assert checkpoint.metadata() == metadata
     for at in range(0, len(whole), 3):
         for damaged in (whole[:at], _flipped(whole, at, 1), _flipped(whole, at, 128)):
             file.write_bytes(damaged)
-            for read in (checkpoint.birth, checkpoint.relocate):
+            for read in (checkpoint.metadata, checkpoint.relocate):
                 # None if what is damaged is the hash's own name, and nothing else.
-                refusal = refused(read, birth)
+                refusal = refused(read, metadata)
                 assert refusal is None or refusal.hint is not None
                 file.write_bytes(damaged)
 
 
-def refused(read: Callable[[], Birth | None], birth: Birth) -> CheckpointError | None:
+def refused(
+    read: Callable[[], CheckpointMetadata | None], metadata: CheckpointMetadata
+) -> CheckpointError | None:
     try:
-        assert read() == birth
+        assert read() == metadata
     except CheckpointError as error:
         return error
     return None
@@ -205,18 +209,18 @@ def _flipped(content: bytes, at: int, bit: int) -> bytes:
 def test_metadata_without_a_hash_are_damaged(tmp_path: Path) -> None:
     """Whatever else they have: who changed them by hand may have broken them."""
     checkpoint = Checkpoint(str(tmp_path))
-    birth = Birth("c", checkpoint.identity, 2, {}, START)
-    (tmp_path / "ikebana.json").write_bytes(msgspec.json.encode(birth))
+    metadata = CheckpointMetadata("c", checkpoint.identity, 2, {}, START)
+    (tmp_path / "ikebana.json").write_bytes(msgspec.json.encode(metadata))
 
     with pytest.raises(CheckpointError, match="the hash at its end is missing"):
-        checkpoint.birth()
+        checkpoint.metadata()
 
 
 def test_fields_of_a_newer_version_are_passed_over(tmp_path: Path) -> None:
     """As long as the format is the same."""
     checkpoint = Checkpoint(str(tmp_path))
-    birth = Birth("c", checkpoint.identity, 2, {}, START)
-    later = msgspec.json.encode({**msgspec.to_builtins(birth), "later": 1})
+    metadata = CheckpointMetadata("c", checkpoint.identity, 2, {}, START)
+    later = msgspec.json.encode({**msgspec.to_builtins(metadata), "later": 1})
     (tmp_path / "ikebana.json").write_bytes(_sealed(later))
 
-    assert checkpoint.birth() == birth
+    assert checkpoint.metadata() == metadata

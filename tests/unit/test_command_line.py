@@ -83,9 +83,9 @@ def test_the_help_of_a_command_begins_with_an_example(name: str) -> None:
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
     _, examples, *_ = inspect.cleandoc(command.help or "").split("\n\n")
-    marker, *lines = examples.splitlines()
+    commit, *lines = examples.splitlines()
 
-    assert marker == "\b"
+    assert commit == "\b"
     for line in lines:
         found = _EXAMPLE.fullmatch(line)
         assert found is not None, line

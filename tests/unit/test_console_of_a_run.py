@@ -16,7 +16,7 @@ from ikebana.processor.authoring.deliver_section import DeliverSection
 from ikebana.processor.authoring.proposing.look import ColumnsSeen, UndeclaredColumn
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.rows import MessagePlace, Noted
-from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.checkpoint.commits import CommitRecord
 from ikebana.processor.checkpoint.edit_description import EditDescription, FillSource, PartChange
 from ikebana.processor.kafka.records import Record
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
@@ -55,8 +55,8 @@ LINES_OF_TEXT = """(element) => {
 def _report(number: int, count: int, noted: Sequence[Noted] = ()) -> BatchReport:
     """The report of a batch, with files of two shards."""
     upper = time.time_ns() // 1_000_000
-    markers = [
-        Marker(
+    commits = [
+        CommitRecord(
             checkpoint="c",
             epoch=0,
             incarnation=1,
@@ -86,7 +86,7 @@ def _report(number: int, count: int, noted: Sequence[Noted] = ()) -> BatchReport
         counted={"late": 2},
         state_bytes=0,
         seconds=0.5,
-        markers=markers,
+        commits=commits,
         noted=noted,
     )
 

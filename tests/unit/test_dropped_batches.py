@@ -10,7 +10,7 @@ from ikebana import Plan
 from ikebana.processor.base.rows import Records
 from ikebana.processor.checkpoint.checkpoint import Logged
 from ikebana.processor.checkpoint.next_step import Observed
-from ikebana.processor.engine.testing.run import birth_of
+from ikebana.processor.engine.testing.run import metadata_of
 from ikebana.processor.kafka.reader import DeletedError
 from ikebana.processor.topics.source_offset import SourceOffset, is_settled
 from ikebana.testing import Run, Topics
@@ -75,12 +75,12 @@ def shown(run: Run, output: str) -> Counter[str]:
 
 def test_a_batch_is_void_until_a_shard_has_committed_it() -> None:
     offset = SourceOffset(4, 5, 9, {}, "plan")
-    birth = birth_of(plan_of(5), 1, offset, {})
-    assert Observed(birth, Logged(offset, 4, 3), 3).has_void_batch
-    assert not Observed(birth, Logged(offset, 4, 3), 4).has_void_batch
-    assert not Observed(birth, Logged(offset, 4, 4), 4).has_void_batch
+    metadata = metadata_of(plan_of(5), 1, offset, {})
+    assert Observed(metadata, Logged(offset, 4, 3), 3).has_void_batch
+    assert not Observed(metadata, Logged(offset, 4, 3), 4).has_void_batch
+    assert not Observed(metadata, Logged(offset, 4, 4), 4).has_void_batch
     # Until the shards are fenced, one may commit it.
-    assert not Observed(birth, Logged(offset, 4, 3)).has_void_batch
+    assert not Observed(metadata, Logged(offset, 4, 3)).has_void_batch
 
 
 @pytest.mark.parametrize("shards", [2, 3])
@@ -94,8 +94,8 @@ def test_another_plan_or_number_of_shards_drops_it(shards: int) -> None:
 
     run.restart(plan_of(3))
     assert run._in_log().offset == before
-    assert run._birth is not None
-    assert run._birth.edits == 0
+    assert run._metadata is not None
+    assert run._metadata.edits == 0
     order(run.topics, 20)
     run.crash()
     run.restart(plan_of(6, "max(quantity)"), shards=shards)

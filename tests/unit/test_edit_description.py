@@ -4,7 +4,7 @@ import pytest
 
 from ikebana import Plan
 from ikebana.processor.base.transition import Phase, Transition
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged, birth_of
+from ikebana.processor.checkpoint.checkpoint import CheckpointMetadata, Logged, metadata_of
 from ikebana.processor.checkpoint.describing_edits import describe
 from ikebana.processor.checkpoint.edit_description import EditDescription, PartChange, Rescaled
 from ikebana.processor.checkpoint.next_step import Desired, Observed
@@ -13,13 +13,15 @@ from ikebana.processor.topics.source_offset import SourceOffset
 from support.edited_shops import FIRST, JOINED, plan_of
 
 
-def born(plan: Plan, shards: int = 2) -> Birth:
+def born(plan: Plan, shards: int = 2) -> CheckpointMetadata:
     start = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
-    return birth_of("/tmp/nowhere", plan, shards, start)
+    return metadata_of("/tmp/nowhere", plan, shards, start)
 
 
-def to(birth: Birth, plan: Plan, shards: int = 2, logged: Logged | None = None) -> EditDescription:
-    observed = Observed(birth, logged or Logged(None, -1, -1))
+def to(
+    metadata: CheckpointMetadata, plan: Plan, shards: int = 2, logged: Logged | None = None
+) -> EditDescription:
+    observed = Observed(metadata, logged or Logged(None, -1, -1))
     return describe("./c", observed, Desired(plan, shards))
 
 
@@ -333,11 +335,11 @@ def test_what_is_on_its_way_is_finished_before_another_plan_and_no_other(
 ) -> None:
     """As a start does."""
     plan = plan_of(FIRST)
-    birth = born(plan)
+    metadata = born(plan)
     last = SourceOffset(4, 5, 9, {}, plan.fingerprint(), **offset)  # type: ignore[arg-type]
     logged = Logged(last, 4, committed)
 
-    found = to(birth, plan_of(JOINED), logged=logged)
+    found = to(metadata, plan_of(JOINED), logged=logged)
 
     assert found.result == "changes"
     words = f"{' and '.join(told)}: finished under the plan of before first"
@@ -345,5 +347,5 @@ def test_what_is_on_its_way_is_finished_before_another_plan_and_no_other(
         words += ", or dropped if no shard has written it"
     assert found.gist()[1] == words
     assert found.frontier == 9
-    same = to(birth, plan, logged=logged)
+    same = to(metadata, plan, logged=logged)
     assert (same.result, same.finishes) == ("nothing", None)

@@ -184,7 +184,7 @@ def test_a_policy_that_only_ends_the_run_is_no_edit() -> None:
     """What was written stands, and is taken back with its rows."""
     run = fed(simple())
     run.restart(simple("fail"))
-    assert run._birth is None or not run._birth.edits
+    assert run._metadata is None or not run._metadata.edits
     send(run, "orders", 1, {"n": 1})
     run.read()
     judge_plan = run._written

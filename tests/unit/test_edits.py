@@ -349,10 +349,10 @@ def test_functions_of_the_plan_of_before_may_go_when_all_portions_are_done() -> 
     edited(run, LARGER)
     run.read()
     assert run.last.transition.at
-    birth = run._birth
-    assert birth is not None
-    gone = json.loads(json.dumps(birth.before).replace("machines:", "machines:no_"))
-    run._birth = structs.replace(birth, before=gone)
+    metadata = run._metadata
+    assert metadata is not None
+    gone = json.loads(json.dumps(metadata.before).replace("machines:", "machines:no_"))
+    run._metadata = structs.replace(metadata, before=gone)
     run.restart(plan_of(LARGER))
     dated(range(10, 12), run)
     for output in ("all", "large", "totals", "errors"):
@@ -364,10 +364,10 @@ def test_functions_of_a_plan_that_no_batch_has_run_may_go() -> None:
     """The program is rolled back with the file, and has none of the functions of that plan."""
     run = started()
     edited(run, FIRST.replace("where: quantity > 3", "filter: 'machines:is_large'"))
-    birth = run._birth
-    assert birth is not None
-    gone = json.loads(json.dumps(birth.plan).replace("machines:", "machines:no_"))
-    run._birth = structs.replace(birth, plan=gone)
+    metadata = run._metadata
+    assert metadata is not None
+    gone = json.loads(json.dumps(metadata.plan).replace("machines:", "machines:no_"))
+    run._metadata = structs.replace(metadata, plan=gone)
     order(run.topics, 12, "tea", 12)
     edited(run, FIRST)
     run.read()
@@ -413,7 +413,7 @@ def test_while_portions_are_on_their_way_another_edit_waits_until_they_have_gone
         assert collection(run, output) == collection(fresh, output)
 
 
-# Its large orders by customer, which lie in other shards, and so hop there.
+# Its large orders by customer, which lie in other shards, and so are exchanged.
 BY_CUSTOMER = FIRST.replace("by: product", "by: customer")
 
 
@@ -441,7 +441,7 @@ def test_what_is_on_its_way_is_finished_under_the_plan_of_before(*, dies: bool) 
     while not is_settled(run.last):
         run.batch()
         assert (run.last.positions, run.last.plan, run.last.transition.edits) == (read, was, 0)
-    # What has hopped is in, and time has not gone on.
+    # What was exchanged is in, and time has not gone on.
     assert (run.last.upper, run.frontier("totals")) == (frontier, frontier)
     assert "99" not in str(run.collection("all"))
     run.read()

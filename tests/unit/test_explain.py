@@ -439,7 +439,7 @@ def test_no_rendering_shows_a_secret(render: Callable[[Explanation], str]) -> No
 
     assert dict(found.settings) == {
         "shards": "4, one task and one transaction each in every micro-batch",
-        "commit records": "topic p.markers",
+        "commit records": "topic p.commits",
         "checkpoint": "s3://***@bucket/x",
         "micro-batch": "at most 250,000 records, heartbeat 10 s",
         "kafka": "bootstrap.servers=b, sasl.password=***",

@@ -114,7 +114,7 @@ def test_an_arrangement_counts_beyond_64_bits() -> None:
 
 
 def ran(plan: Plan, *, count: int, number: int) -> Run:
-    """A pipeline on so many equal numbers, through packed rows and hops."""
+    """A pipeline on so many equal numbers, through packed rows and exchanges."""
     topics = Topics()
     run = Run(plan, topics, 2)
     for name in {source.topics[0] for source in plan.inputs}:
@@ -131,7 +131,7 @@ COUNTED = steps.Sql(select=(("c", "1"),), key="1", diff="n")
 
 
 @pytest.mark.parametrize("number", [HALF, -HALF])
-def test_a_reduction_behind_a_hop_counts_beyond_64_bits(number: int) -> None:
+def test_a_reduction_behind_an_exchange_counts_beyond_64_bits(number: int) -> None:
     """The sum of what comes to it is exact."""
     plan = Plan(
         "p",

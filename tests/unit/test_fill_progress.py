@@ -17,7 +17,12 @@ from support.edited_shops import FIRST, JOINED, plan_of
 
 
 def emitted(**changed: Any) -> Emitted:
-    nothing: dict[str, Any] = {"updates": {}, "messages": {}, "hops": {}, "counted": Counter()}
+    nothing: dict[str, Any] = {
+        "updates": {},
+        "messages": {},
+        "exchanges": {},
+        "counted": Counter(),
+    }
     nothing |= {"seen": [], "facts": {}, "intervals": {}}
     return Emitted(**{**nothing, **changed})
 

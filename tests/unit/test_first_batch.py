@@ -24,7 +24,7 @@ ID = Column("id", "BIGINT")
 
 
 def upserted(source: Input, time: TimeDomain = "ingest") -> Plan:
-    """What is current, and how often each value is, which needs a hop."""
+    """What is current, and how often each value is, which needs an exchange."""
     of = source.name
     operators: tuple[Upsert | Reduce, ...] = ()
     if not source.is_collection:
@@ -215,7 +215,7 @@ def test_a_first_batch_of_nothing_is_a_batch(kind: Kind) -> None:
     clock = kind.plan.time == "ingest" and not kind.plan.is_dated
     assert (found.batch, found.lower, found.upper) == (0, 0, NOW + 1 if clock else 0)
     assert found.positions == start.positions
-    # Hops are still behind where time has moved.
+    # Exchanges are still behind where time has moved.
     while (after := minted(found, first=False)) != found:
         assert after.batch == found.batch + 1 < 4
         found = after

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from ikebana.processor.base.rows import KeyedUpdate, updates_of
-from ikebana.processor.base.sharding import hop_chunks
+from ikebana.processor.base.sharding import exchange_chunks
 from ikebana.processor.engine.budget import GatheredUpdates
 
 
@@ -85,7 +85,7 @@ def test_an_exchange_takes_them_from_the_file() -> None:
     wanted = list(updates(30_000))
     found = [
         update
-        for _, row in hop_chunks({"totals": GatheredUpdates(wanted, most=10_000)}, 4)
+        for _, row in exchange_chunks({"totals": GatheredUpdates(wanted, most=10_000)}, 4)
         for update in updates_of(row)
     ]
 

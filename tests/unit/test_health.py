@@ -11,7 +11,7 @@ LIMITS = HealthLimits(ready_within=60, stuck_after=900, start_within=3600)
 
 
 def read(done: int, offered: int | None) -> BatchProgress:
-    """A batch whose records need no hop: what is read is closed."""
+    """A batch whose records need no exchange: what is read is closed."""
     return BatchProgress(done, offered, upper=done, closed=done)
 
 

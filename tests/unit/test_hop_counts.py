@@ -1,12 +1,12 @@
-"""What hops is not counted as read again."""
+"""What exchanges is not counted as read again."""
 
 from ikebana.processor.base.rows import KeyedUpdate, Tick, pack, size_of, unpack
-from ikebana.processor.base.sharding import hop_chunks
+from ikebana.processor.base.sharding import exchange_chunks
 
 
-def test_what_a_hop_brings_is_no_record() -> None:
+def test_what_an_exchange_brings_is_no_record() -> None:
     """The records that it comes of were counted when they were read."""
-    ((_, row),) = hop_chunks({"op": [KeyedUpdate(b"1", b"{}", 1, 1)]}, 1)
+    ((_, row),) = exchange_chunks({"op": [KeyedUpdate(b"1", b"{}", 1, 1)]}, 1)
 
     sent = unpack(pack(row))
 

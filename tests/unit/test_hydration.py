@@ -10,7 +10,7 @@ from support import edited_shops
 
 
 def plan_of(condition: str) -> Plan:
-    """A pipeline whose rows meet how many have their value, which hops to other shards."""
+    """A pipeline whose rows meet how many have their value, which exchanges to other shards."""
     return edited_shops.plan_of(f"""
 inputs:
   changes: {{topic: changes, columns: {{v: BIGINT}}}}

@@ -150,8 +150,8 @@ def test_what_follows_from_equalities_connects_too() -> None:
 
     assert orders(join, relations)["a"] == ["c", "b"]
     # The second is asked for the same key, so the row stays in its shard.
-    assert [step.hop for step in path.steps if isinstance(step, Lookup)] == [True, False]
-    assert path.hops == 1
+    assert [step.exchange for step in path.steps if isinstance(step, Lookup)] == [True, False]
+    assert path.exchanges == 1
 
 
 def test_a_predicate_is_tested_as_soon_as_what_it_reads_is_bound() -> None:

@@ -28,7 +28,7 @@ def priced(right: str, price: str = "p.price", at: At = "alt") -> AsOfJoin:
 
 
 @pytest.mark.parametrize("most", [1, 1_000])
-def test_a_right_side_one_hop_deeper_is_waited_for(most: int) -> None:
+def test_a_right_side_one_exchange_deeper_is_waited_for(most: int) -> None:
     """R2. A price at 52 reaches its arrangement a batch late; the order at 55 asks later still."""
     plan = Plan(
         "p",
@@ -52,7 +52,7 @@ def test_a_right_side_one_hop_deeper_is_waited_for(most: int) -> None:
         assert frontiers["priced"] <= frontiers["highest"] <= frontiers["quotes"]
 
     assert play.updates("o") == [("a", 7, 55, 1)]
-    # The reduction, what is arranged of it, and the results are one hop behind each other.
+    # The reduction, what is arranged of it, and the results are one exchange behind each other.
     depths = progress.depths(progress.edges(plan))
     assert depths["highest"] == 1
     assert depths["priced"] >= depths["highest"] + 1
@@ -313,4 +313,4 @@ def test_a_lookup_by_the_key_alone_adds_nothing_to_an_upsert_s_state() -> None:
         kept.append(play.kept())
 
     assert kept[0] == kept[1] == {"orders": 12 + CLOSING, "quotes": 12 + CLOSING}
-    assert not progress.has_hops(with_join)
+    assert not progress.has_exchanges(with_join)

@@ -21,13 +21,13 @@ def plan_of(*joins: object) -> Plan:
 
 
 def test_a_join_lags_by_its_longest_path() -> None:
-    """Q3's updates hop to the first lookup and from there to the second; triangles' go on."""
+    """Q3's updates go to the first lookup and from there to the second; triangles' go on."""
     graph = edges(plan_of(Q3))
 
     assert graph["q3"].after == ("q3/c/1", "q3/o/1", "q3/l/1")
     assert [depths(graph)[name] for name in graph["q3"].after] == [2, 2, 2]
-    assert [path.hops for path in planned(Q3, SHOP).paths] == [2, 2, 2]
-    assert [path.hops for path in planned(TRIANGLES, GRAPH).paths] == [4, 4, 4]
+    assert [path.exchanges for path in planned(Q3, SHOP).paths] == [2, 2, 2]
+    assert [path.exchanges for path in planned(TRIANGLES, GRAPH).paths] == [4, 4, 4]
 
 
 def test_what_is_arranged_by_what_it_asks_for_travels_once() -> None:
@@ -62,7 +62,7 @@ def test_an_arrangement_is_kept_back_to_its_slowest_reader() -> None:
     assert since(of, batches[-2])[by_order] == 20
 
 
-def test_an_output_lags_by_the_hops_that_explain_tells() -> None:
+def test_an_output_lags_by_the_exchanges_that_explain_tells() -> None:
     """With everything read by one batch, each exchange is one batch more, and no more."""
     topics = Topics()
     topics.send("customer", b"1", b'{"custkey":1,"mktsegment":"BUILDING"}')

@@ -1,4 +1,4 @@
-"""The tables of joins on whole plans, in shards and through hops, and what their state is."""
+"""The tables of joins on whole plans, in shards and through exchanges, and what their state is."""
 
 import pytest
 

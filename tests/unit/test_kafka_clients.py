@@ -15,12 +15,12 @@ from ikebana.errors import AwayError, ConfigError, SourceError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kafka import client, own_topics, progress_topic, topics, transactions
-from ikebana.processor.kafka.inputs import HopEnds
+from ikebana.processor.kafka.inputs import ExchangeEnds
 from ikebana.processor.kafka.own_topics import Trimming
 from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from support.admin_answers import Answer, Described, Offset
-from support.histories import PLAN, marker
+from support.histories import PLAN, commit
 from support.waiting import wait_until
 
 
@@ -245,7 +245,7 @@ def test_ends_to_read_up_to_are_stable() -> None:
 
 def test_progress_ends_are_high_watermarks(sent: Sent) -> None:
     """R20. The last stable offset moves only after a commit has returned."""
-    batch = [marker(0, 4, intervals={o.name: (4, 5) for o in PLAN.published})]
+    batch = [commit(0, 4, intervals={o.name: (4, 5) for o in PLAN.published})]
 
     found = progress_topic.publish(
         PLAN, TransactionalProducer({}, "id", 1), as_admin(Answers()), batch
@@ -263,18 +263,18 @@ def _decoded(value: bytes) -> ProgressRecord:
 def test_what_no_batch_reads_again_is_deleted() -> None:
     """R13. What could not be deleted is, with more, after a later batch."""
     admin = Answers()
-    trimming = Trimming(as_admin(admin), "loopback", retained=2)
+    trimming = Trimming(as_admin(admin), "exchange", retained=2)
     for batch in range(5):
         admin.away = batch == 3
-        trimming.after([marker(0, batch, hops_from=batch * 10)])
+        trimming.after([commit(0, batch, exchanges_from=batch * 10)])
 
     # After batch 4 those from 3 on are retained: 2 batches, and the one that may be redone.
     assert admin.deleted == [{0: 20}]
 
 
-def test_the_loopback_topic_is_asked_once_for_each_batch() -> None:
+def test_the_exchange_topic_is_asked_once_for_each_batch() -> None:
     """R13. What one batch has written, the next one reads."""
-    ends, asked = HopEnds(), iter([{0: 1}, {0: 2}])
+    ends, asked = ExchangeEnds(), iter([{0: 1}, {0: 2}])
 
     found = [ends.after(batch, lambda: next(asked)) for batch in (0, 0, 1, 1)]
 
@@ -282,7 +282,7 @@ def test_the_loopback_topic_is_asked_once_for_each_batch() -> None:
 
 
 def test_topics_are_made_to_last() -> None:
-    """R4, R10. Markers, diffs and progress have no retention; only the newest marker counts."""
+    """R4, R10. Commit records (of which the newest counts), diffs, progress have no retention."""
     settings = Settings("/nowhere", {"bootstrap.servers": "localhost:1"}, shards=2)
     outputs = {output.topic for output in PLAN.published}
 
@@ -290,7 +290,7 @@ def test_topics_are_made_to_last() -> None:
         name: (count, its) for name, count, its in own_topics.missing(PLAN, settings, 2, outputs)
     }
 
-    count, its = made.pop(PLAN.markers_topic)
+    count, its = made.pop(PLAN.commits_topic)
     assert count == 3
     assert its["cleanup.policy"] == "compact"
     assert not {"retention.ms", "retention.bytes"} & {*its}

@@ -21,7 +21,7 @@ from ikebana.arrangements.shard import Shard
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import IkebanaError
 from support.doc_blocks import ROOT
-from support.kept_formats import BIRTH, HEAD, KEPT, MANIFEST, PROGRESS, SNAPSHOT, Kept
+from support.kept_formats import HEAD, KEPT, MANIFEST, METADATA, PROGRESS, SNAPSHOT, Kept
 
 GOLDEN = ROOT / "tests" / "golden" / "formats"
 _IDS = [kept.name for kept in KEPT]
@@ -84,7 +84,7 @@ def test_the_sample_has_a_value_of_each_field(kept: Kept) -> None:
 NEWER: list[tuple[str, Callable[[Path], object], str]] = [
     (
         "metadata",
-        lambda _: _kept("metadata").read(_kept("metadata").write(replace(BIRTH, format=9))),
+        lambda _: _kept("metadata").read(_kept("metadata").write(replace(METADATA, format=9))),
         r"has format 9, this version of ikebana reads 1\n",
     ),
     (

@@ -8,7 +8,12 @@ import pytest
 from ikebana import Plan
 from ikebana.errors import CheckpointError
 from ikebana.processor.base.transition import Transition
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, Logged, birth_of
+from ikebana.processor.checkpoint.checkpoint import (
+    Checkpoint,
+    CheckpointMetadata,
+    Logged,
+    metadata_of,
+)
 from ikebana.processor.checkpoint.describing_edits import describe
 from ikebana.processor.checkpoint.edit_description import (
     EditDescription,
@@ -16,7 +21,7 @@ from ikebana.processor.checkpoint.edit_description import (
     with_last_edit,
 )
 from ikebana.processor.checkpoint.next_step import Desired, Observed
-from ikebana.processor.checkpoint.recorded_plan import birth_after, without_unlogged_edit
+from ikebana.processor.checkpoint.recorded_plan import metadata_after, without_unlogged_edit
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.watching.monitor import edit_figures, filling_figures
 from ikebana.processor.watching.reports import Filling
@@ -25,23 +30,23 @@ from support.edited_shops import FIRST, plan_of
 CHANGED = FIRST.replace("quantity > 3", "quantity > 5")
 
 
-def _edited(folder: Path) -> tuple[Birth, Plan]:
+def _edited(folder: Path) -> tuple[CheckpointMetadata, Plan]:
     """Metadata after an edit, before its description is recorded."""
     before, after = plan_of(FIRST), plan_of(CHANGED)
     start = SourceOffset(-1, 0, 0, {}, before.fingerprint())
-    return birth_after(birth_of(str(folder), before, 2, start), after), after
+    return metadata_after(metadata_of(str(folder), before, 2, start), after), after
 
 
-def edit_to(birth: Birth, plan: Plan) -> EditDescription:
-    return describe("./c", Observed(birth, Logged(None, -1, -1)), Desired(plan, 2))
+def edit_to(metadata: CheckpointMetadata, plan: Plan) -> EditDescription:
+    return describe("./c", Observed(metadata, Logged(None, -1, -1)), Desired(plan, 2))
 
 
 def test_it_is_described_as_the_plan_command_did(tmp_path: Path) -> None:
     """With its time, from the file that is written."""
-    birth, after = _edited(tmp_path)
-    begins = birth_of(str(tmp_path), plan_of(FIRST), 2, birth.start)
+    metadata, after = _edited(tmp_path)
+    begins = metadata_of(str(tmp_path), plan_of(FIRST), 2, metadata.start)
     told = msgspec.structs.replace(edit_to(begins, after), frontier=40)
-    Checkpoint(str(tmp_path)).write(with_last_edit(birth, told))
+    Checkpoint(str(tmp_path)).write(with_last_edit(metadata, told))
 
     assert last_edit(str(tmp_path)) == told
 
@@ -49,13 +54,13 @@ def test_it_is_described_as_the_plan_command_did(tmp_path: Path) -> None:
 def test_there_may_be_none(tmp_path: Path) -> None:
     """No checkpoint, no edit, one that was taken back, or one of a later version."""
     assert last_edit(str(tmp_path / "nothing")) is None
-    birth, after = _edited(tmp_path)
-    first = birth_of(str(tmp_path), plan_of(FIRST), 2, birth.start)
+    metadata, after = _edited(tmp_path)
+    first = metadata_of(str(tmp_path), plan_of(FIRST), 2, metadata.start)
     told = edit_to(first, after)
     for each in (
         first,
-        without_unlogged_edit(with_last_edit(birth, told), None),
-        msgspec.structs.replace(birth, last_edit={"parts": "in words of later"}),
+        without_unlogged_edit(with_last_edit(metadata, told), None),
+        msgspec.structs.replace(metadata, last_edit={"parts": "in words of later"}),
     ):
         Checkpoint(str(tmp_path)).write(each)
         assert last_edit(str(tmp_path)) is None
@@ -64,7 +69,7 @@ def test_there_may_be_none(tmp_path: Path) -> None:
 def test_metadata_of_before_an_edit_that_has_run_are_refused(tmp_path: Path) -> None:
     """An older copy of them was put back: under their plan the state would be another one."""
     after, _ = _edited(tmp_path)
-    before = birth_of(str(tmp_path), plan_of(FIRST), 2, after.start)
+    before = metadata_of(str(tmp_path), plan_of(FIRST), 2, after.start)
     logged = SourceOffset(7, 40, 41, {}, plan_of(CHANGED).fingerprint())
     logged = msgspec.structs.replace(logged, transition=Transition(after.edits))
 
@@ -77,7 +82,7 @@ def test_how_far_it_is() -> None:
     """From what the run is about to do to where outputs have passed its time."""
     plan = plan_of(FIRST)
     start = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
-    edit = edit_to(birth_of("/tmp/nowhere", plan, 2, start), plan_of(CHANGED))
+    edit = edit_to(metadata_of("/tmp/nowhere", plan, 2, start), plan_of(CHANGED))
     edit = msgspec.structs.replace(edit, frontier=40)
     filling = filling_figures(Filling(1, 3, "sold", 0.4, 10), 70)
 

@@ -14,7 +14,7 @@ from ikebana.processor.authoring import pipeline
 from ikebana.processor.authoring.proposing.look import look, new_columns
 from ikebana.processor.authoring.proposing.proposal import later_columns
 from ikebana.processor.base.notices import Notice
-from ikebana.processor.checkpoint.checkpoint import Checkpoint, birth_of
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, metadata_of
 from ikebana.processor.cli import pipeline_argument
 from ikebana.processor.cli.pipeline_argument import Adding, PipelineArgument
 from ikebana.processor.planning.catalog import output_types
@@ -149,7 +149,7 @@ def test_a_checkpoint_keeps_what_was_added(tmp_path: Path) -> None:
     }
     plan, settings = PipelineArgument(path, checkpoint=place).read(more)
     offset = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
-    Checkpoint(place).write(birth_of(place, plan, settings.shards, offset))
+    Checkpoint(place).write(metadata_of(place, plan, settings.shards, offset))
 
     assert columns() == {"n": "BIGINT", "gift": "BOOLEAN", "day": "DATE"}
     assert PipelineArgument(path, checkpoint=place).read().plan == plan
@@ -171,7 +171,7 @@ def test_a_column_of_an_input_that_was_read_again_stays_added(tmp_path: Path) ->
         inputs=(dataclasses.replace(plan.inputs[0], name="orders@2"), plan.inputs[1]),
         operators=(Upsert("order", "orders@2"), *plan.operators[1:]),
     )
-    Checkpoint(place).write(birth_of(place, again, settings.shards, offset))
+    Checkpoint(place).write(metadata_of(place, again, settings.shards, offset))
 
     found = PipelineArgument(path, checkpoint=place).read().plan
 

@@ -22,7 +22,7 @@ from ikebana.processor.base.fast_paths import FastPath
 from ikebana.processor.base.notices import Notice
 from ikebana.processor.base.rows import TimesReport
 from ikebana.processor.base.sharding import Hot
-from ikebana.processor.checkpoint.commits import FillProgress, Marker
+from ikebana.processor.checkpoint.commits import CommitRecord, FillProgress
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Input, Output, Plan, TimeDomain, Upsert
 from ikebana.processor.spark.query import trigger_of
@@ -64,8 +64,8 @@ def plan_of(time: TimeDomain = "ingest") -> Plan:
     )
 
 
-def marker(shard: int, *runs: RunEntry, took: dict[str, float] | None = None) -> Marker:
-    return Marker(
+def commit(shard: int, *runs: RunEntry, took: dict[str, float] | None = None) -> CommitRecord:
+    return CommitRecord(
         checkpoint="c",
         epoch=0,
         incarnation=2,
@@ -84,7 +84,7 @@ def marker(shard: int, *runs: RunEntry, took: dict[str, float] | None = None) ->
     )
 
 
-def report(*markers: Marker) -> BatchReport:
+def report(*commits: CommitRecord) -> BatchReport:
     return BatchReport(
         batch=7,
         lower=1000,
@@ -95,7 +95,7 @@ def report(*markers: Marker) -> BatchReport:
         counted={"drift": 2},
         state_bytes=160,
         seconds=0.5,
-        markers=list(markers),
+        commits=list(commits),
     )
 
 
@@ -145,7 +145,7 @@ def test_a_batch_says_what_was_read_and_written_and_up_to_when() -> None:
 def test_a_shard_says_what_its_files_are() -> None:
     """Base and deltas together, the base apart, and how long its task took."""
     told = metrics.of_batch(
-        plan_of(), report(marker(0), marker(1, BASE, DELTA, took={"compute": 0.25}))
+        plan_of(), report(commit(0), commit(1, BASE, DELTA, took={"compute": 0.25}))
     )
 
     assert [sample for sample in told if sample.labels[:1] in {("0",), ("1",)}] == [
@@ -225,7 +225,7 @@ def told(monitor: Monitor) -> None:
     """Tell a monitor of everything that there is."""
     monitor.started(RunStart("c", 2, fast_paths=PATHS))
     hot = [Hot("records", "changes", 30_000, 9_000, "a"), Hot("matches", "pairs", 9, 9, "b")]
-    batch = report(marker(0, BASE, DELTA, took={"catch_up": 0.1}))
+    batch = report(commit(0, BASE, DELTA, took={"catch_up": 0.1}))
     monitor.batch(batch._replace(hot=hot))
     monitor.trigger(TRIGGER)
 
@@ -249,7 +249,7 @@ HELD = InputsState(40, {"orders": 90, "customers": 40}, [], ["customers"], ahead
 def waits(monitor: Monitor, inputs: InputsState, greatest: int, waiting: int) -> None:
     """A batch has read up to a time, and its frontier is where inputs stand."""
     monitor.started(RunStart("c", 1, inputs=lambda: inputs))
-    seen = replace(marker(0), seen=[TimesReport("orders", "orders", 0, greatest)])
+    seen = replace(commit(0), seen=[TimesReport("orders", "orders", 0, greatest)])
     monitor.batch(report(seen)._replace(waiting=waiting))
     upper = inputs.upper
     monitor.trigger(TriggerReport(PHASES, {"order": upper}, BatchProgress(15, 15, upper, upper)))
@@ -331,8 +331,8 @@ def test_a_notice_is_shown_while_it_holds(health: Health, clock: Clock) -> None:
     assert 'ikebana_notices{input="changes",kind="column",pipeline="shop"} 0.0' in scrape(monitor)
 
 
-def filled(shard: int, done: int, name: str, keys: int) -> Marker:
-    return replace(marker(shard), filling=FillProgress(done, 3, name, keys))
+def filled(shard: int, done: int, name: str, keys: int) -> CommitRecord:
+    return replace(commit(shard), filling=FillProgress(done, 3, name, keys))
 
 
 def test_what_an_edit_fills_is_told_by_the_shard_that_is_last(health: Health) -> None:
@@ -356,18 +356,18 @@ def test_what_an_edit_fills_is_told_by_the_shard_that_is_last(health: Health) ->
     assert 'ikebana_edit_parts_done{pipeline="shop"} 2.0' in scraped
     assert 'ikebana_edit_keys_total{pipeline="shop"} 60.0' in scraped
 
-    monitor.batch(batch_report([marker(0), marker(1)], 0.5))
+    monitor.batch(batch_report([commit(0), commit(1)], 0.5))
 
     assert "filling" not in json.loads(monitor.readiness()[1])
     assert 'ikebana_edit_parts{pipeline="shop"} 0.0' in scrape(monitor)
 
 
 def test_shards_are_as_far_as_the_last_one_and_share_the_bar() -> None:
-    """Markers without it say nothing."""
-    found = batch_report([filled(0, 3, "b", 1), filled(1, 1, "a", 2), marker(2)], 0.5).filling
+    """Commit records without it say nothing."""
+    found = batch_report([filled(0, 3, "b", 1), filled(1, 1, "a", 2), commit(2)], 0.5).filling
 
     assert found == Filling(done=1, parts=3, name="a", share=4 / 6, keys=3)
-    assert batch_report([marker(0)], 0.5).filling is None
+    assert batch_report([commit(0)], 0.5).filling is None
 
 
 def test_every_metric_has_series_once_all_is_told(health: Health) -> None:
@@ -581,7 +581,7 @@ def test_owners_that_a_batch_has_missed_are_told(health: Health) -> None:
     monitor = Monitor(plan_of(), health)
     paths = (FastPath("owners"), FastPath("compiled code"))
     monitor.started(RunStart("c", 2, fast_paths=paths))
-    batch = report(marker(0, BASE, DELTA))
+    batch = report(commit(0, BASE, DELTA))
 
     monitor.batch(batch)
     assert 'ikebana_fast_path{path="owners",pipeline="shop"} 1.0' in scrape(monitor)

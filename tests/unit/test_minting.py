@@ -121,54 +121,55 @@ def test_what_is_known_is_of_the_batches_before() -> None:
     assert frontiers == [0, 5]
 
 
-def hopping(**changed: Any) -> SourceOffset:
+def exchanging(**changed: Any) -> SourceOffset:
     """The last batch of a join; all its operators are at 4."""
-    return msgspec.structs.replace(offset(3, WITH_PAIRS), hops={0: 0, 1: 0}, **changed)
+    return msgspec.structs.replace(offset(3, WITH_PAIRS), exchanges={0: 0, 1: 0}, **changed)
 
 
 JOINS = Transition(at=4, phase=Phase.JOIN, takes=True, joins=["pairs"])
-TO_READ = MintingState({"orders": {0: 50}}, {"orders": {0: 0}}, hops={0: 1, 1: 9})
+TO_READ = MintingState({"orders": {0: 50}}, {"orders": {0: 0}}, exchanges={0: 1, 1: 9})
 
 
-def test_a_batch_that_takes_a_portion_of_what_hops_reads_nothing_else() -> None:
+def test_a_batch_that_takes_a_portion_of_what_exchanges_reads_nothing_else() -> None:
     """R2, R13. The source waits, time stands still, and every shard takes some."""
-    last = hopping()
+    last = exchanging()
 
-    found = mint(WITH_PAIRS, last, TO_READ, BatchTrigger(99, most_hops=2))
+    found = mint(WITH_PAIRS, last, TO_READ, BatchTrigger(99, most_exchanges=2))
 
     assert found.batch == last.batch + 1
     assert found.positions == last.positions
     assert found.upper == last.upper
-    assert found.hops == {0: 1, 1: 2}
+    assert found.exchanges == {0: 1, 1: 2}
     assert set(found.frontiers.values()) == {last.upper}
 
 
 def test_what_is_finished_reads_nothing_and_ends() -> None:
-    """What has hopped is taken, and time stands still, until all operators are level."""
-    last = hopping(frontiers={**hopping().frontiers, "pairs": 1})
+    """What was exchanged is taken, and time stands still, until all operators are level."""
+    last = exchanging(frontiers={**exchanging().frontiers, "pairs": 1})
 
     found = mint(WITH_PAIRS, last, TO_READ, BatchTrigger(99), Edited(finishes=True))
 
     assert found.batch == last.batch + 1
     assert found.positions == last.positions
-    assert (found.upper, found.hops, found.behind) == (last.upper, {0: 1, 1: 9}, 46)
+    assert (found.upper, found.exchanges, found.behind) == (last.upper, {0: 1, 1: 9}, 46)
     assert (
-        mint(WITH_PAIRS, hopping(), TO_READ, BatchTrigger(99), Edited(finishes=True)) == hopping()
+        mint(WITH_PAIRS, exchanging(), TO_READ, BatchTrigger(99), Edited(finishes=True))
+        == exchanging()
     )
 
 
 def test_the_last_portion_lets_the_source_go_on() -> None:
     """R13. What is left fits into the batch."""
-    found = mint(WITH_PAIRS, hopping(), TO_READ, BatchTrigger(99, most_hops=10))
+    found = mint(WITH_PAIRS, exchanging(), TO_READ, BatchTrigger(99, most_exchanges=10))
 
-    assert found.hops == {0: 1, 1: 9}
+    assert found.exchanges == {0: 1, 1: 9}
     assert found.positions == {"orders": {0: 50}}
 
 
 @pytest.mark.parametrize(
     ("most", "hydrates", "left"),
     [
-        pytest.param(10, True, {"pairs": 4}, id="all hops are taken"),
+        pytest.param(10, True, {"pairs": 4}, id="all exchanges are taken"),
         pytest.param(9, False, {"pairs": 4}, id="some are left"),
     ],
 )
@@ -176,9 +177,9 @@ def test_a_new_join_gets_more_when_nothing_is_left_of_what_it_got(
     *, most: int, hydrates: bool, left: dict[str, int]
 ) -> None:
     """R16. In portions: what is found goes through the exchange topic."""
-    last = hopping(transition=JOINS)
+    last = exchanging(transition=JOINS)
 
-    found = mint(WITH_PAIRS, last, TO_READ, BatchTrigger(99, most_hops=most))
+    found = mint(WITH_PAIRS, last, TO_READ, BatchTrigger(99, most_exchanges=most))
 
     assert (found.transition.takes, found.transition.join_times) == (hydrates, left)
 
@@ -186,9 +187,9 @@ def test_a_new_join_gets_more_when_nothing_is_left_of_what_it_got(
 @pytest.mark.parametrize(("most", "left"), [(10, {}), (9, {"pairs": 4})])
 def test_a_new_join_has_begun_when_what_it_got_is_taken(most: int, left: dict[str, int]) -> None:
     """R16. What is still in the exchange topic may be of its first time."""
-    last = hopping(transition=JOINS)
+    last = exchanging(transition=JOINS)
     look = TO_READ._replace(replayed=Replayed(["pairs"]))
 
-    found = mint(WITH_PAIRS, last, look, BatchTrigger(99, most_hops=most))
+    found = mint(WITH_PAIRS, last, look, BatchTrigger(99, most_exchanges=most))
 
     assert found.transition.join_times == left

@@ -3,7 +3,7 @@
 import pytest
 
 from ikebana.processor.base.transition import NO_TRANSITION, Phase, Transition
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged, birth_of
+from ikebana.processor.checkpoint.checkpoint import CheckpointMetadata, Logged, metadata_of
 from ikebana.processor.checkpoint.next_step import Desired, Observed, next_step
 from ikebana.processor.checkpoint.recorded_plan import with_checkpoint_names
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
@@ -14,9 +14,9 @@ SAME, OTHER = plan_of(FIRST), plan_of(FIRST.replace("quantity > 3", "quantity > 
 IMPOSSIBLE = plan_of(FIRST.replace("topic: orders\n", "topic: others\n"))
 
 
-def born(tasks: int = 0) -> Birth:
+def born(tasks: int = 0) -> CheckpointMetadata:
     start = SourceOffset(-1, 0, 0, {"orders": {0: 0}}, SAME.fingerprint())
-    return birth_of("/tmp/nowhere", SAME, 2, start, tasks=tasks)
+    return metadata_of("/tmp/nowhere", SAME, 2, start, tasks=tasks)
 
 
 def offset(
@@ -88,8 +88,8 @@ def test_the_first_line_that_applies_decides(
         # What has run holds the pipeline while its work is finished or its state is rewritten.
         holds_back = expected in ("finish", "rescale") or step.pending is not None
         assert step.finishes == holds_back
-        assert (step.birth == observed.birth) == (holds_back or desired.plan == SAME)
-        assert step.following.final == with_checkpoint_names(observed.birth, desired.plan)
+        assert (step.metadata == observed.metadata) == (holds_back or desired.plan == SAME)
+        assert step.following.final == with_checkpoint_names(observed.metadata, desired.plan)
 
 
 def test_a_step_does_not_fit_what_an_older_instance_has_left_since() -> None:

@@ -1,4 +1,4 @@
-"""What is decided of a batch: adopted or computed, published, trimmed, learned from markers."""
+"""What is decided of a batch: adopted or computed, published, trimmed, learned."""
 
 import dataclasses
 from dataclasses import dataclass, field
@@ -18,21 +18,21 @@ from ikebana.processor.base.rows import Tick, TimesReport, Upserts, pack
 from ikebana.processor.base.transition import Phase, Replayed, Transition
 from ikebana.processor.checkpoint.commits import (
     Adopt,
+    CommitRecord,
     Compute,
     Holder,
-    Marker,
     computable,
-    first_marker,
+    first_commit,
     reports_of,
     verdict,
 )
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.engine import task
 from ikebana.processor.engine.task import Job
-from ikebana.processor.kafka.own_topics import UnreadHops
+from ikebana.processor.kafka.own_topics import UnreadExchanges
 from ikebana.processor.kafka.progress_topic import closings
 from ikebana.processor.planning import outputs
-from support.histories import PLAN, born, marker, offset
+from support.histories import PLAN, born, commit, offset
 
 STATE = Manifest("ours", 0, 3, [RunEntry("a run", 0, 3, "state", 1, 1, 1, 0)])
 OTHER_STATE = replace(STATE, version=4)
@@ -53,8 +53,8 @@ def tick(batch: int, **changed: Any) -> Tick:
     return replace(made, **changed)
 
 
-def last(batch: int, **changed: Any) -> Marker:
-    return marker(0, batch, manifest=STATE, **changed)
+def last(batch: int, **changed: Any) -> CommitRecord:
+    return commit(0, batch, manifest=STATE, **changed)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def last(batch: int, **changed: Any) -> Marker:
             last(5, incarnation=2), tick(5), STATE, Reason.REPLACED, id="replaced, and committed"
         ),
         pytest.param(last(4, incarnation=0), tick(5), STATE, Reason.REPLACED, id="not claimed"),
-        pytest.param(None, tick(5), STATE, Reason.NO_MARKER, id="no marker"),
+        pytest.param(None, tick(5), STATE, Reason.NO_COMMIT_RECORD, id="no commit record"),
     ],
 )
 def test_a_task_adopts_computes_or_stops(
-    found: Marker | None, asked: Tick, state: Manifest, expected: object
+    found: CommitRecord | None, asked: Tick, state: Manifest, expected: object
 ) -> None:
     """R4, R5, R19. A replay adopts what is committed, and computes nothing twice."""
     made = verdict(Holder(PLAN, 0, 1, 0), asked, found, state)
@@ -115,14 +115,14 @@ def test_a_task_adopts_computes_or_stops(
     ],
 )
 def test_a_process_goes_on_only_from_the_batch_right_before(
-    kept: Marker | None, asked: Tick, state: Manifest, expected: object
+    kept: CommitRecord | None, asked: Tick, state: Manifest, expected: object
 ) -> None:
     """R5, R19. In every other case it fences and looks, and what it finds decides."""
     assert computable(Holder(PLAN, 0, 1, 0), asked, kept, state) == expected
 
 
 def test_after_a_rescaling_the_state_is_a_new_one() -> None:
-    """The last marker's manifest was of other shards."""
+    """The last commit record's manifest was of other shards."""
     made = verdict(Holder(PLAN, 1, 1, 0), tick(5), last(4, epoch=0), OTHER_STATE)
 
     assert made == Compute(OTHER_STATE)
@@ -184,7 +184,7 @@ def test_a_batch_keeps_the_files_of_as_many_batches_as_are_retained(tmp_path: Pa
 
 
 BATCH = [
-    marker(
+    commit(
         shard,
         4,
         counts={"out": 2 + shard},
@@ -196,7 +196,7 @@ BATCH = [
 ENDS = {output.topic: {0: 7} for output in PLAN.published}
 
 
-def test_progress_is_made_of_the_markers_of_all_shards() -> None:
+def test_progress_is_made_of_the_commits_of_all_shards() -> None:
     """R3, R4. Counts are added up, intervals are those of the outputs."""
     found = {c.output.name: c for c in closings(PLAN, BATCH, ENDS)}
 
@@ -270,9 +270,9 @@ def test_a_new_join_has_begun_when_all_shards_say_so(
     found: list[list[str]], expected: set[str]
 ) -> None:
     """R16. Until then its first stage stands still."""
-    markers = [marker(shard, 3, replayed=Replayed(names)) for shard, names in enumerate(found)]
+    commits = [commit(shard, 3, replayed=Replayed(names)) for shard, names in enumerate(found)]
 
-    assert {*reports_of(markers).replayed.joins} == expected
+    assert {*reports_of(commits).replayed.joins} == expected
 
 
 def test_an_edit_is_filled_when_all_shards_say_so() -> None:
@@ -285,17 +285,17 @@ def test_an_edit_is_filled_when_all_shards_say_so() -> None:
 
 def test_only_the_last_batch_tells_of_new_joins() -> None:
     """R16. What is in the exchange topic since then is not read yet."""
-    markers = [marker(shard, batch, replayed=Replayed(["a"])) for shard, batch in ((0, 3), (1, 2))]
+    commits = [commit(shard, batch, replayed=Replayed(["a"])) for shard, batch in ((0, 3), (1, 2))]
 
-    assert reports_of(markers).replayed == Replayed()
+    assert reports_of(commits).replayed == Replayed()
 
 
 def test_shards_that_are_gone_report_of_the_last_batch_before_the_rescaling_only() -> None:
     """R16. What they have seen counts; a transition does not wait for them."""
     seen = TimesReport("in", "topic", 0, greatest=7)
-    done = marker(0, 3, replayed=Replayed(["a"]), facts={"in": [5, 1]})
-    gone = marker(1, 3, retired=True, seen=[seen], facts={"in": [5, 2]})
-    long_gone = marker(2, 1, retired=True, facts={"in": [5, 4]})
+    done = commit(0, 3, replayed=Replayed(["a"]), facts={"in": [5, 1]})
+    gone = commit(1, 3, retired=True, seen=[seen], facts={"in": [5, 2]})
+    long_gone = commit(2, 1, retired=True, facts={"in": [5, 4]})
 
     reports = reports_of([done, gone, long_gone])
 
@@ -307,12 +307,12 @@ def test_shards_that_are_gone_report_of_the_last_batch_before_the_rescaling_only
 class Trimmed:
     """What is to be trimmed after each of some batches, if it is done each time."""
 
-    unread: UnreadHops
+    unread: UnreadExchanges
     found: list[dict[int, int]] = field(default_factory=list)
 
     def after(self, *batches: dict[int, int]) -> list[dict[int, int]]:
         for at, begins in enumerate(batches):
-            due = self.unread.after([marker(s, at, hops_from=f) for s, f in begins.items()])
+            due = self.unread.after([commit(s, at, exchanges_from=f) for s, f in begins.items()])
             self.unread.trimmed(due)
             self.found.append(dict(due))
         return self.found
@@ -320,20 +320,22 @@ class Trimmed:
 
 def test_records_are_trimmed_that_no_retained_batch_reads() -> None:
     """R13. Batch 2 is the third: with two retained, the first is not run again."""
-    found = Trimmed(UnreadHops(2)).after({0: 5, 1: 0}, {0: 9, 1: 1}, {0: 9, 1: 3}, {0: 10, 1: 4})
+    found = Trimmed(UnreadExchanges(2)).after(
+        {0: 5, 1: 0}, {0: 9, 1: 1}, {0: 9, 1: 3}, {0: 10, 1: 4}
+    )
 
     assert found == [{}, {}, {0: 5}, {0: 9, 1: 1}]
 
 
 def test_what_is_trimmed_is_not_trimmed_again() -> None:
-    """While nothing hops the brokers are not asked."""
-    assert Trimmed(UnreadHops(1)).after({0: 5}, {0: 5}, {0: 5}) == [{}, {0: 5}, {}]
+    """While nothing exchanges the brokers are not asked."""
+    assert Trimmed(UnreadExchanges(1)).after({0: 5}, {0: 5}, {0: 5}) == [{}, {0: 5}, {}]
 
 
-def test_a_first_marker_is_of_the_batch_before_the_first() -> None:
+def test_a_first_commit_is_of_the_batch_before_the_first() -> None:
     """R4. A checkpoint that was rescaled goes on from its seeds."""
     seeded = born(first_batch=6, seeds={0: STATE}, epoch=1)
 
-    first = first_marker(seeded, PLAN, 0)
+    first = first_commit(seeded, PLAN, 0)
     assert (first.batch, first.epoch, first.manifest) == (5, 1, STATE)
-    assert first_marker(seeded, PLAN, 1).manifest == Manifest("ours", 1)
+    assert first_commit(seeded, PLAN, 1).manifest == Manifest("ours", 1)

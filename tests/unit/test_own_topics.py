@@ -351,8 +351,10 @@ def test_what_something_else_has_written_is_refused() -> None:
 def test_a_plan_of_the_edit_says_so() -> None:
     run = started(AS_OF)
     run.restart(plan_of(DELTA))
-    assert run._birth is not None
-    edit = edit_to(msgspec.structs.replace(run._birth, plan=run._birth.before), plan_of(DELTA))
+    assert run._metadata is not None
+    edit = edit_to(
+        msgspec.structs.replace(run._metadata, plan=run._metadata.before), plan_of(DELTA)
+    )
     assert edit is not None
     parts, _ = part_changes(edit, plan_of(DELTA))
     (found,) = (part for part in parts if part.kind == "output" and part.name == "found")

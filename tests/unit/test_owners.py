@@ -87,7 +87,7 @@ def test_all_owners_have_answered_before_an_error_is_raised(tmp_path: Path) -> N
                 answer: msgspec.Struct = Raised("builtins", "ValueError", "no", "")
             else:
                 wait_until(lambda: 0 in answered, 30, "the other owner's answer")
-                answer = Done(b"state", b"marker")
+                answer = Done(b"state", b"commit")
             # Before it is sent: who has got it may look at once.
             answered.append(number)
             network.send(connection, answer)

@@ -30,7 +30,7 @@ def test_a_batch_waits_for_its_interval_after_the_one_before(clock: Clock) -> No
 
 
 def test_what_is_on_its_way_is_not_held_up(clock: Clock) -> None:
-    """Else each hop between operators would take an interval."""
+    """Else each exchange between operators would take an interval."""
     pace = Pace(60.0, clock)
     pace.begin()
 

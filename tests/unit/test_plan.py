@@ -26,8 +26,8 @@ from ikebana.codecs.canonical import encode
 from ikebana.errors import CheckpointError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.building.handle import PipelineRun
-from ikebana.processor.checkpoint.checkpoint import birth_of
-from ikebana.processor.checkpoint.recorded_plan import birth_after
+from ikebana.processor.checkpoint.checkpoint import metadata_of
+from ikebana.processor.checkpoint.recorded_plan import metadata_after
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.planning import outputs
 from ikebana.processor.planning.checking import checked
@@ -317,29 +317,29 @@ WRITING: tuple[OnError, ...] = ("record", "fail")
 def test_what_an_error_does_may_change_within_a_batch(before: OnError) -> None:
     """Else a batch that has failed on one could never be finished under another policy."""
     plan = replace(PLAN, on_error=before)
-    birth = birth_of("here", plan, 1, SourceOffset(-1, 0, 0, {}, plan.fingerprint()))
-    of_old = msgspec.structs.replace(birth, plan={**birth.plan, "on_error": before})
+    metadata = metadata_of("here", plan, 1, SourceOffset(-1, 0, 0, {}, plan.fingerprint()))
+    of_old = msgspec.structs.replace(metadata, plan={**metadata.plan, "on_error": before})
 
     for policy in WRITING:
         changed = replace(PLAN, on_error=policy)
         assert changed.fingerprint() == plan.fingerprint()
-        assert birth_after(birth, changed) == birth
-        assert birth_after(of_old, changed) == of_old
+        assert metadata_after(metadata, changed) == metadata
+        assert metadata_after(of_old, changed) == of_old
 
 
 def test_whether_errors_are_written_is_a_part_of_the_plan() -> None:
     """They are taken back by an edit, which finishes what is on its way under the plan before."""
     written, dropped = PLAN, replace(PLAN, on_error="drop")
-    birth = birth_of("here", written, 1, SourceOffset(-1, 0, 0, {}, written.fingerprint()))
+    metadata = metadata_of("here", written, 1, SourceOffset(-1, 0, 0, {}, written.fingerprint()))
 
-    after = birth_after(birth, dropped)
+    after = metadata_after(metadata, dropped)
 
-    assert after.edits == birth.edits + 1
-    assert birth_after(after, dropped) == after
+    assert after.edits == metadata.edits + 1
+    assert metadata_after(after, dropped) == after
     assert dropped.fingerprint() != written.fingerprint()
     for policy in WRITING:
         with pytest.raises(CheckpointError, match=r"errors\.policy was drop, is ") as refused:
-            birth_after(after, replace(PLAN, on_error=policy))
+            metadata_after(after, replace(PLAN, on_error=policy))
         assert "`ikebana recover`" in str(refused.value.hint)
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.base.notices import Check
-from ikebana.processor.checkpoint.checkpoint import Checkpoint, birth_of
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, metadata_of
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.pipeline_argument import PipelineArgument
 from ikebana.processor.cli.preflight import checks
@@ -29,9 +29,9 @@ def shop(tmp_path: Path) -> Pipeline:
 def born(shop: Pipeline) -> str:
     """Make the checkpoint of a pipeline; its id."""
     plan, settings = pipeline.read(shop.file(), environ=os.environ)
-    birth = birth_of(settings.checkpoint, plan, settings.shards, NOTHING)
-    Checkpoint(settings.checkpoint).write(birth)
-    return birth.id
+    metadata = metadata_of(settings.checkpoint, plan, settings.shards, NOTHING)
+    Checkpoint(settings.checkpoint).write(metadata)
+    return metadata.id
 
 
 def found(shop: Pipeline) -> dict[str, Check]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, CheckpointMetadata
 from ikebana.processor.cli.main import cli
 from ikebana.processor.topics.source_offset import SourceOffset
 
@@ -25,7 +25,9 @@ def usual_mask() -> Iterator[int]:
 def test_metadata_that_are_relocated_stay_private(usual_mask: int, tmp_path: Path) -> None:
     """Metadata have the plan; a moved checkpoint may lie in a folder that others look into."""
     file = tmp_path / "ikebana.json"
-    Checkpoint(str(tmp_path)).write(Birth("c", "elsewhere", 1, {}, SourceOffset(-1, 0, 0, {}, "")))
+    Checkpoint(str(tmp_path)).write(
+        CheckpointMetadata("c", "elsewhere", 1, {}, SourceOffset(-1, 0, 0, {}, ""))
+    )
     assert stat.S_IMODE(file.stat().st_mode) == 0o666 & ~usual_mask
 
     done = CliRunner().invoke(cli, ["state", str(tmp_path), "--relocate"])

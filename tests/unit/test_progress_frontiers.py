@@ -19,10 +19,10 @@ from support.strategies import unhurried
 
 Frontiers = Mapping[str, int]
 
-# Orders look up prices that are one hop deeper than the orders are.
+# Orders look up prices that are one exchange deeper than the orders are.
 PRICED = {
     "prices": Edges(from_source=True),
-    "current_prices": Edges(hops=("prices",)),
+    "current_prices": Edges(exchanges=("prices",)),
     "orders": Edges(from_source=True, looks_up=("current_prices",)),
 }
 
@@ -66,13 +66,13 @@ def test_a_lookup_is_never_ahead_of_what_it_looks_up() -> None:
         assert frontiers["orders"] <= frontiers["current_prices"]
 
 
-def test_an_operator_that_is_hops_deep_works_so_many_batches_behind() -> None:
+def test_an_operator_that_is_exchanges_deep_works_so_many_batches_behind() -> None:
     """In steady state the frontier at depth d is that of the source d batches ago."""
     graph = {
         "0": Edges(from_source=True),
-        "1": Edges(hops=("0",)),
-        "2": Edges(hops=("1",)),
-        "3": Edges(hops=("2", "0")),
+        "1": Edges(exchanges=("0",)),
+        "2": Edges(exchanges=("1",)),
+        "3": Edges(exchanges=("2", "0")),
     }
     uppers = [10, 20, 30, 40, 50, 60]
     found = list(batches(graph, uppers))
@@ -82,7 +82,7 @@ def test_an_operator_that_is_hops_deep_works_so_many_batches_behind() -> None:
 
 
 def test_empty_batches_bring_every_operator_up_to_the_source() -> None:
-    """While the source stands still, the deeper operators catch up hop by hop."""
+    """While the source stands still, the deeper operators catch up exchange by exchange."""
     assert (
         list(batches(PRICED, [10, 10, 10]))[1:]
         == [{"prices": 10, "current_prices": 10, "orders": 10}] * 2
@@ -91,7 +91,7 @@ def test_empty_batches_bring_every_operator_up_to_the_source() -> None:
 
 def test_a_new_operator_begins_where_the_others_are() -> None:
     """What was before then it gets as of that time, if it gets it at all."""
-    graph = {"old": Edges(from_source=True), "new": Edges(hops=("old",))}
+    graph = {"old": Edges(from_source=True), "new": Edges(exchanges=("old",))}
     before = {"old": 10}
     after = advance_frontiers(graph, before, 20)
 
@@ -147,14 +147,14 @@ def test_an_output_has_the_least_upper_of_its_producers() -> None:
 
 @st.composite
 def graphs(draw: st.DrawFn) -> dict[str, Edges]:
-    """Operators in an order in which each looks up earlier ones; hops go anywhere."""
+    """Operators in an order in which each looks up earlier ones; exchanges go anywhere."""
     names = "abcdef"[: draw(st.integers(1, 6))]
     found = {}
     for at, name in enumerate(names):
-        hops = tuple(draw(st.sets(st.sampled_from(names), max_size=2)))
+        exchanges = tuple(draw(st.sets(st.sampled_from(names), max_size=2)))
         looks_up = tuple(draw(st.sets(st.sampled_from(names[:at]), max_size=2))) if at else ()
-        from_source = draw(st.booleans()) or not (hops or looks_up)
-        found[name] = Edges(from_source, (), hops, looks_up)
+        from_source = draw(st.booleans()) or not (exchanges or looks_up)
+        found[name] = Edges(from_source, (), exchanges, looks_up)
     return found
 
 
@@ -169,7 +169,7 @@ def test_frontiers_never_go_back_and_respect_every_bound(
     for upper, after in zip(uppers, batches(graph, uppers), strict=True):
         for name, edge in graph.items():
             bounds = [upper] * edge.from_source
-            bounds += [before.get(producer, 0) for producer in edge.hops]
+            bounds += [before.get(producer, 0) for producer in edge.exchanges]
             bounds += [after[arrangement] for arrangement in edge.looks_up]
 
             assert after[name] == min(bounds)

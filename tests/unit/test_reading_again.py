@@ -9,7 +9,7 @@ from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Logged
 from ikebana.processor.checkpoint.describing_edits import describe
 from ikebana.processor.checkpoint.next_step import Desired, Observed
-from ikebana.processor.engine.testing.run import birth_of
+from ikebana.processor.engine.testing.run import metadata_of
 from ikebana.processor.topics import input_times
 from ikebana.testing import Run
 from support.edited_runs import collection, plan_of
@@ -304,14 +304,14 @@ def test_what_is_not_known_of_the_first_time_is_said() -> None:
     told = refused(run, WIDE)
     assert "inputs.orders would have to be read again: more of its records were late" in told
     assert "Read a copy of its topic by a new input" in told
-    birth = birth_of(run.plan, 1, run.last, {"orders": {0: 0}})
+    metadata = metadata_of(run.plan, 1, run.last, {"orders": {0: 0}})
     logged = Logged(run.last, run.last.batch, run.last.batch)
-    (refusal,) = describe("c", Observed(birth, logged), Desired(plan_of(WIDE), 1)).refused
+    (refusal,) = describe("c", Observed(metadata, logged), Desired(plan_of(WIDE), 1)).refused
     assert refusal.path == "inputs.orders"
     assert "more of its records were late" in refusal.reason
     run.last = last
     logged = Logged(last, last.batch, last.batch)
-    assert not describe("c", Observed(birth, logged), Desired(plan_of(WIDE), 1)).refused
+    assert not describe("c", Observed(metadata, logged), Desired(plan_of(WIDE), 1)).refused
     run.restart(plan_of(WIDE))
 
 

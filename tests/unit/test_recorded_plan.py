@@ -11,11 +11,11 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Interval
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.checkpoint.checkpoint import Birth, birth_of
+from ikebana.processor.checkpoint.checkpoint import CheckpointMetadata, metadata_of
 from ikebana.processor.checkpoint.recorded_plan import (
-    birth_after,
     edit_to,
     ineffective_hints,
+    metadata_after,
     recorded,
     step_to,
     with_checkpoint_names,
@@ -46,9 +46,9 @@ def plan_of(*operators: Operator, **changed: Any) -> Plan:
     return replace(Plan("p", INPUTS, (*upserts, *operators), outputs), **changed)
 
 
-def born(plan: Plan) -> Birth:
+def born(plan: Plan) -> CheckpointMetadata:
     """The record of a checkpoint that has run a plan."""
-    return birth_of("/tmp/nowhere", plan, 2, SourceOffset(-1, 0, 0, {}, plan.fingerprint()))
+    return metadata_of("/tmp/nowhere", plan, 2, SourceOffset(-1, 0, 0, {}, plan.fingerprint()))
 
 
 def test_a_join_over_arrangements_that_are_there_may_come() -> None:
@@ -57,10 +57,10 @@ def test_a_join_over_arrangements_that_are_there_may_come() -> None:
     positive = Linear("positive", "second", (steps.where("ck > 0"),))
     new = plan_of(FIRST, SECOND, totals, positive, PRICED)
 
-    birth = birth_after(born(plan_of(FIRST)), new)
+    metadata = metadata_after(born(plan_of(FIRST)), new)
 
-    assert birth_after(birth, new) == birth
-    assert birth.released == ()
+    assert metadata_after(metadata, new) == metadata
+    assert metadata.released == ()
     edit = edit_to(born(plan_of(FIRST)), new)
     assert edit is not None
     assert edit.fresh > {"priced", "second", "totals"}
@@ -69,13 +69,13 @@ def test_a_join_over_arrangements_that_are_there_may_come() -> None:
 
 def test_a_join_may_go_and_what_it_kept_is_released() -> None:
     """But not what others still read; and what comes back is not released."""
-    birth = birth_after(born(plan_of(FIRST, OTHER)), plan_of(FIRST))
+    metadata = metadata_after(born(plan_of(FIRST, OTHER)), plan_of(FIRST))
 
-    assert "hold-in other" in birth.released
-    arranged = [name.partition(":")[0] for name in birth.released if ":" in name]
+    assert "hold-in other" in metadata.released
+    arranged = [name.partition(":")[0] for name in metadata.released if ":" in name]
     # By n of orders: customers by ck serve the first as well.
     assert {name.partition(" ")[2] or name for name in arranged} == {"orders"}
-    back = birth_after(birth, plan_of(FIRST, SECOND))
+    back = metadata_after(metadata, plan_of(FIRST, SECOND))
     assert "hold-in other" in back.released
 
 
@@ -111,7 +111,7 @@ def test_a_join_may_go_and_what_it_kept_is_released() -> None:
 def test_all_else_may_not(new: Plan, reason: str) -> None:
     """The reason is told, by the name of what is at fault."""
     with pytest.raises(CheckpointError) as error:
-        birth_after(born(plan_of(FIRST, PRICED)), new)
+        metadata_after(born(plan_of(FIRST, PRICED)), new)
 
     assert reason in error.value.message
 
@@ -135,7 +135,7 @@ def test_all_else_may_not(new: Plan, reason: str) -> None:
 )
 def test_what_a_delta_join_had_is_computed_once_more(new: Plan) -> None:
     """It is a function of what its inputs are now."""
-    birth_after(born(plan_of(FIRST)), new)
+    metadata_after(born(plan_of(FIRST)), new)
 
     edit = edit_to(born(plan_of(FIRST)), new)
     assert edit is not None
@@ -148,7 +148,7 @@ def test_an_as_of_join_needs_what_its_left_has_been() -> None:
     edit = edit_to(born(plan_of(PRICED)), plan_of(PRICED, lone))
     assert edit is not None
     assert [*edit.filled_joins] == ["lone"]
-    birth_after(born(plan_of(PRICED)), plan_of(PRICED, lone))
+    metadata_after(born(plan_of(PRICED)), plan_of(PRICED, lone))
 
     inputs = (replace(INPUTS[0], mode="append"), INPUTS[1])
     before, after = (
@@ -161,7 +161,7 @@ def test_an_as_of_join_needs_what_its_left_has_been() -> None:
         for joins in ((), (msgspec.structs.replace(lone, left=JoinInput("o", "orders_in")),))
     )
     with pytest.raises(CheckpointError, match='has all that its input "orders_in" was'):
-        birth_after(born(before), after)
+        metadata_after(born(before), after)
 
 
 LOCKED = msgspec.structs.replace(PRICED, retract="locked")
@@ -184,16 +184,16 @@ def test_an_as_of_join_that_changes_begins_anew(before: AsOfJoin, after: AsOfJoi
     # So do its errors.
     assert edit.read_back == {"priced": "priced", "p.errors": "errors"}
     assert "priced@2" in edit.fresh
-    birth_after(born(plan_of(before)), plan_of(after))
+    metadata_after(born(plan_of(before)), plan_of(after))
 
 
 def test_a_topic_does_not_come_back() -> None:
     """What it has would be taken for the new output's."""
     totals = Reduce("totals", "second", (("n", "count(*)"),))
-    without = birth_after(born(plan_of(FIRST, SECOND, totals)), plan_of(FIRST))
+    without = metadata_after(born(plan_of(FIRST, SECOND, totals)), plan_of(FIRST))
 
     with pytest.raises(CheckpointError) as error:
-        birth_after(without, plan_of(FIRST, SECOND, totals))
+        metadata_after(without, plan_of(FIRST, SECOND, totals))
 
     for name in ("second", "totals"):
         assert f'outputs.{name} writes to topic "{name}"' in error.value.message
@@ -214,7 +214,7 @@ def test_a_new_output_does_not_write_where_an_older_one_wrote() -> None:
     with pytest.raises(
         CheckpointError, match='writes to topic "first", which has been the topic of "first"'
     ):
-        birth_after(born(plan_of(FIRST)), new)
+        metadata_after(born(plan_of(FIRST)), new)
 
 
 def test_a_new_join_needs_what_waits_for_its_time() -> None:
@@ -237,11 +237,11 @@ def test_a_new_join_needs_what_waits_for_its_time() -> None:
         return replace(both, operators=both.operators[:1], outputs=both.outputs[:1]), both
 
     before, after = plans(now)
-    assert birth_after(born(before), after)
+    assert metadata_after(born(before), after)
 
     before, after = plans(dated)
     with pytest.raises(CheckpointError, match='changes of "t" that are not due yet'):
-        birth_after(born(before), after)
+        metadata_after(born(before), after)
 
 
 def test_how_far_a_new_join_is_does_not_go_with_a_key() -> None:
@@ -338,10 +338,10 @@ def dated(*inputs: EventTime | None) -> tuple[Input, ...]:
 )
 def test_what_computes_the_same_may_be_written_otherwise(old: Plan, new: Plan) -> None:
     """The checkpoint goes on, as it was made: its record and the names in its log stay."""
-    birth = born(old)
+    metadata = born(old)
 
-    assert birth_after(birth, new) == birth
-    going = with_checkpoint_names(birth, new)
+    assert metadata_after(metadata, new) == metadata
+    going = with_checkpoint_names(metadata, new)
     assert (going.operators, going.fingerprint()) == (old.operators, old.fingerprint())
     for source, was, now in zip(going.inputs, old.inputs, new.inputs, strict=True):
         assert source == replace(was, event_time=now.event_time)
@@ -362,9 +362,9 @@ def test_a_column_that_nothing_reads_may_come_and_go() -> None:
     with_it = selecting(Column("c", "DECIMAL(9,2)"))
 
     for old, new in ((selecting(), with_it), (with_it, selecting())):
-        birth = born(old)
-        assert birth_after(birth, new) == birth
-        assert with_checkpoint_names(birth, new) == old
+        metadata = born(old)
+        assert metadata_after(metadata, new) == metadata
+        assert with_checkpoint_names(metadata, new) == old
 
 
 def test_a_column_more_of_rows_that_are_kept_is_read_again() -> None:
@@ -404,7 +404,7 @@ def test_a_refusal_says_all_that_starting_anew_takes() -> None:
     other = plan_of(FIRST, inputs=(INPUTS[0], replace(INPUTS[1], topics=("other",))))
 
     with pytest.raises(CheckpointError) as error:
-        birth_after(born(plan_of(FIRST)), other)
+        metadata_after(born(plan_of(FIRST)), other)
 
     assert error.value.hint is not None
     for needed in ("a new checkpoint", "a new pipeline name", "new output topics"):
@@ -419,7 +419,7 @@ def test_an_edit_without_what_the_plan_of_before_names_says_what_is_missing() ->
     told["function"] = "edited_functions:gone"
 
     with pytest.raises(CheckpointError) as refused:
-        birth_after(before, plan_of())
+        metadata_after(before, plan_of())
 
     assert 'operators.totals.function: module "edited_functions" has no "gone"' in str(
         refused.value
@@ -427,4 +427,4 @@ def test_an_edit_without_what_the_plan_of_before_names_says_what_is_missing() ->
     assert "--once first" in (refused.value.hint or "")
     # The next start asks anew: it may be there then.
     told["function"] = "edited_functions:most"
-    assert birth_after(before, plan_of()).edits == 1
+    assert metadata_after(before, plan_of()).edits == 1

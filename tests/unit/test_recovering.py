@@ -16,8 +16,8 @@ from ikebana.errors import SourceError
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.base.offsets import TopicInfo
 from ikebana.processor.base.transition import Phase, Rebuilding
-from ikebana.processor.checkpoint.checkpoint import Logged, birth_of
-from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
+from ikebana.processor.checkpoint.checkpoint import Logged, metadata_of
+from ikebana.processor.checkpoint.commits import CommitRecord, Lease, first_commit
 from ikebana.processor.checkpoint.recovering import (
     Remains,
     Unclosed,
@@ -84,7 +84,7 @@ def left(plan: Plan, **other: Any) -> Remains:
     }
     given: dict[str, Any] = {
         "lease": Lease("id", 0, 1, "here", {o.topic: o.topic for o in plan.published}),
-        "markers": {},
+        "commits": {},
         "outputs": outputs,
         "unclosed": {o.name: Unclosed() for o in plan.published},
         "lost": {},
@@ -93,13 +93,13 @@ def left(plan: Plan, **other: Any) -> Remains:
         "ends": {topic: {0: 5} for topic in TOPICS},
         "policies": {},
         "topic_ids": {o.topic: o.topic for o in plan.published},
-        "hops": {},
+        "exchanges": {},
     }
     return Remains(**{**given, **other})
 
 
-def marker(batch: int, upper: int) -> Marker:
-    return Marker(
+def commit(batch: int, upper: int) -> CommitRecord:
+    return CommitRecord(
         checkpoint="id",
         epoch=0,
         incarnation=1,
@@ -250,8 +250,8 @@ def test_facts_of_a_batch_that_was_not_closed_are_refused() -> None:
 def test_it_begins_beyond_all_that_was_written() -> None:
     plan = plan_of()
     assert left(plan).begin == 40
-    assert left(plan, markers={0: marker(8, 47), 1: None}).begin == 47
-    assert left(plan, markers={0: marker(8, 47), 1: None}).batch == 7
+    assert left(plan, commits={0: commit(8, 47), 1: None}).begin == 47
+    assert left(plan, commits={0: commit(8, 47), 1: None}).batch == 7
     found = left(plan, unclosed={**left(plan).unclosed, "all": Unclosed(2, 50)})
     made = rebuild(plan, found).transition.rebuilding
     assert made is not None
@@ -276,8 +276,8 @@ def test_the_times_that_outputs_give_up_are_named() -> None:
 
 def test_records_behind_an_open_transaction_are_counted_by_commit_records() -> None:
     """Which shard of a lost batch wrote first is chance, and a plan does not follow it."""
-    committed = msgspec.structs.replace(marker(8, 47), counts={"all": 5, "clicked": 1})
-    others = [marker(7, 40), None]
+    committed = msgspec.structs.replace(commit(8, 47), counts={"all": 5, "clicked": 1})
+    others = [commit(7, 40), None]
 
     assert unclosed_records(Unclosed(2, 41), "all", 7, [committed, *others]) == Unclosed(5, 46)
     assert unclosed_records(Unclosed(5, 41), "all", 7, [committed, *others]) == Unclosed(5, 41)
@@ -290,23 +290,23 @@ def first_batch(plan: Plan, found: Remains) -> tuple[StartHistory, list[Closing]
     Every topic has one partition, with 9 records.
     """
     start = rebuild(plan, replace(found, read_back={}))
-    birth = msgspec.structs.replace(
-        birth_of("/nowhere", plan, 1, start), id="id", epoch=1, first_batch=found.batch + 1
+    metadata = msgspec.structs.replace(
+        metadata_of("/nowhere", plan, 1, start), id="id", epoch=1, first_batch=found.batch + 1
     )
     began = StartHistory(
         plan,
-        birth,
+        metadata,
         Logged(None, found.batch, found.batch),
         found.outputs,
-        {0: first_marker(birth, plan, 0)},
+        {0: first_commit(metadata, plan, 0)},
     )
     judged = judge(began)
     assert isinstance(judged, GoOn)
-    offset = msgspec.structs.replace(start, batch=birth.first_batch, upper=start.upper + 1)
+    offset = msgspec.structs.replace(start, batch=metadata.first_batch, upper=start.upper + 1)
     level = dict.fromkeys(edges(plan), Interval(start.upper, offset.upper))
     frozen = output_intervals(plan, level, start.transition, None)
     committed = msgspec.structs.replace(
-        first_marker(birth, plan, 0),
+        first_commit(metadata, plan, 0),
         batch=offset.batch,
         offset=offset.digest(),
         intervals={name: (at.lower, at.upper) for name, at in frozen.items()},
@@ -317,7 +317,7 @@ def first_batch(plan: Plan, found: Remains) -> tuple[StartHistory, list[Closing]
         [committed],
         {output.topic: {0: 9} for output in plan.published},
         judged.new,
-        birth.begin,
+        metadata.begin,
         judged.ends,
     )
     shown = {
@@ -325,7 +325,7 @@ def first_batch(plan: Plan, found: Remains) -> tuple[StartHistory, list[Closing]
         for each in published
     }
     again = StartHistory(
-        plan, birth, Logged(offset, offset.batch, offset.batch), shown, {0: committed}
+        plan, metadata, Logged(offset, offset.batch, offset.batch), shown, {0: committed}
     )
     return again, published
 
@@ -344,9 +344,9 @@ def test_outputs_of_which_nothing_was_closed_stand_at_0(form: str) -> None:
     """The lost run died in its first batch: shards had committed it, and none published it."""
     plan = plan_of(form=f", format: {form}")
     outputs = {o.name: OutputState(None, 0, TopicInfo(o.topic, 1)) for o in plan.published}
-    found = left(plan, outputs=outputs, markers={0: marker(0, 47)})
+    found = left(plan, outputs=outputs, commits={0: commit(0, 47)})
     again, published = first_batch(plan, found)
-    assert again.birth.start.upper == 47
+    assert again.metadata.start.upper == 47
     for output, record, times in published:
         assert (record.batch, record.lower, record.upper, record.ends) == (0, 0, 0, {0: 0})
         # CDCv2 has the interval in the topic itself, and refuses one that ends before it begins.
@@ -358,7 +358,7 @@ def test_outputs_of_which_nothing_was_closed_stand_at_0(form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "own", "hops", "is_last"),
+    ("end", "own", "exchanges", "is_last"),
     [
         pytest.param(5, 1, 4, True, id="all is read"),
         pytest.param(4, 1, 4, False, id="records of an input are missing"),
@@ -367,20 +367,20 @@ def test_outputs_of_which_nothing_was_closed_stand_at_0(form: str) -> None:
     ],
 )
 def test_it_ends_when_all_is_read_and_nothing_is_on_its_way(
-    *, end: int, own: int, hops: int, is_last: bool
+    *, end: int, own: int, exchanges: int, is_last: bool
 ) -> None:
     """A batch takes one offset of each topic, and at most four messages of the exchange topic."""
     plan = plan_of()
     found = left(
         plan,
         begins={topic: {0: end - 1} for topic in TOPICS},
-        hops={0: 0},
+        exchanges={0: 0},
         read_back={"all": {0: (0, own)}},
     )
     start = rebuild(plan, found)
-    look = MintingState({topic: {0: end} for topic in plan.topics}, {}, hops={0: hops})
+    look = MintingState({topic: {0: end} for topic in plan.topics}, {}, exchanges={0: exchanges})
 
-    after = mint(plan, start, look, BatchTrigger(42, limit=1, most_hops=4))
+    after = mint(plan, start, look, BatchTrigger(42, limit=1, most_exchanges=4))
 
     assert after.transition.follows(start.transition)
     assert after.transition.phase is (Phase.REBUILT if is_last else Phase.REBUILD)

@@ -16,7 +16,7 @@ from ikebana.errors import AwayError, SourceError
 from ikebana.processor.kafka import client, progress_topic
 from ikebana.processor.kafka.inputs import Inputs
 from support.admin_answers import Answer, Described, Offset
-from support.histories import PLAN, marker
+from support.histories import PLAN, commit
 
 OUT, ORDERS = PLAN.outputs[0].topic, PLAN.inputs[0].topics[0]
 
@@ -70,7 +70,7 @@ def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 def published(ends: list[int], updates: int, last: Mapping[str, Mapping[int, int]]) -> int:
     admin: Any = Leaders(ends)
     driver: Any = Sent()
-    batch = [marker(0, 4, counts={"out": updates}, intervals=dict.fromkeys(NAMES, (4, 5)))]
+    batch = [commit(0, 4, counts={"out": updates}, intervals=dict.fromkeys(NAMES, (4, 5)))]
     found = progress_topic.publish(PLAN, driver, as_admin(admin), batch, last=last)
     by_topic = {record.topic: record for record in found}
     return by_topic[OUT].ends[0]

@@ -16,7 +16,7 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.errors import CheckpointError, StateFileError
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.sharding import shard_of
-from ikebana.processor.checkpoint.checkpoint import Checkpoint, birth_of
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, metadata_of
 from ikebana.processor.checkpoint.parts import to_new_shards
 from ikebana.processor.kernels import hold
 from ikebana.processor.kernels.layout import operator_part
@@ -108,11 +108,11 @@ def test_the_new_checkpoint_goes_on_where_the_old_one_ended(old: Written, tmp_pa
     """It has the same id and plan, the next epoch and batch, and the same offsets."""
     reborn, manifests = old.rescaled(tmp_path / "new", 3)
 
-    assert Checkpoint(str(tmp_path / "new")).birth() == reborn
-    assert (reborn.id, reborn.plan) == (old.birth.id, old.birth.plan)
+    assert Checkpoint(str(tmp_path / "new")).metadata() == reborn
+    assert (reborn.id, reborn.plan) == (old.metadata.id, old.metadata.plan)
     assert (reborn.shards, reborn.epoch, reborn.first_batch) == (3, 1, 2)
     assert reborn.start == msgspec.structs.replace(LAST, begins={})
-    assert {(m.checkpoint, m.version) for m in manifests} == {(old.birth.id, 2)}
+    assert {(m.checkpoint, m.version) for m in manifests} == {(old.metadata.id, 2)}
     assert len({m.state for m in manifests}) == 3
 
 
@@ -125,13 +125,13 @@ def test_the_old_checkpoint_stays_as_it_was(old: Written, tmp_path: Path) -> Non
     assert before == {path: path.read_bytes() for path in location.rglob("*") if path.is_file()}
 
 
-def test_a_checkpoint_that_never_ran_is_rescaled_from_its_birth(tmp_path: Path) -> None:
+def test_a_checkpoint_that_never_ran_is_rescaled_from_its_metadata(tmp_path: Path) -> None:
     """With nothing logged, reading starts where it would have started."""
-    birth = birth_of(str(tmp_path / "old"), PLAN, SHARDS, START)
+    metadata = metadata_of(str(tmp_path / "old"), PLAN, SHARDS, START)
     checkpoint = Checkpoint(str(tmp_path / "old"))
-    checkpoint.write(birth)
-    manifests = [Manifest(birth.id, shard) for shard in range(SHARDS)]
-    reborn, _ = Written(checkpoint, birth, manifests, []).rescaled(tmp_path / "new", 2)
+    checkpoint.write(metadata)
+    manifests = [Manifest(metadata.id, shard) for shard in range(SHARDS)]
+    reborn, _ = Written(checkpoint, metadata, manifests, []).rescaled(tmp_path / "new", 2)
 
     assert (reborn.first_batch, reborn.start) == (0, START)
 
@@ -144,7 +144,7 @@ def test_a_rescaled_checkpoint_is_rescaled_again(old: Written, tmp_path: Path) -
     again = Written(Checkpoint(str(tmp_path / "new")), reborn, manifests, old.entries)
     third, seeds = again.rescaled(tmp_path / "newer", 3)
 
-    assert (third.id, third.epoch, third.first_batch) == (old.birth.id, 2, 3)
+    assert (third.id, third.epoch, third.first_batch) == (old.metadata.id, 2, 3)
     assert Counter(e for _, e in found(tmp_path / "newer", seeds)) == Counter(old.entries)
 
 
@@ -183,7 +183,7 @@ def test_a_target_that_holds_a_checkpoint_is_refused(
     """Another checkpoint, or a part of one, is never written over."""
     target = tmp_path / "new"
     if inside == "ikebana.json":
-        Checkpoint(str(target)).write(birth_of(str(target), PLAN, 1, START))
+        Checkpoint(str(target)).write(metadata_of(str(target), PLAN, 1, START))
     else:
         (target / inside).parent.mkdir(parents=True)
         (target / inside).write_bytes(b"")
@@ -214,4 +214,4 @@ def test_a_state_file_that_cannot_be_read_is_named(
 
     with pytest.raises(StateFileError, match=f"{name}.*{harm}"):
         old.rescaled(tmp_path / "new", 3)
-    assert Checkpoint(str(tmp_path / "new")).birth() is None
+    assert Checkpoint(str(tmp_path / "new")).metadata() is None

@@ -260,9 +260,11 @@ TASK = (
             id="brokers that refuse",
         ),
         pytest.param(
-            TASK.format("PythonException: Traceback\nAssertionError: batch 3: markers of [1]"),
+            TASK.format(
+                "PythonException: Traceback\nAssertionError: batch 3: commit records of [1]"
+            ),
             errors.QueryError,
-            "the query ended with an error: AssertionError: batch 3: markers of [1]",
+            "the query ended with an error: AssertionError: batch 3: commit records of [1]",
             id="a mistake of ours",
         ),
     ],

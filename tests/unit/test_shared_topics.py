@@ -191,9 +191,9 @@ def test_inputs_of_one_partition_are_read_by_one_task() -> None:
     before = positions(plan, t={0: 0, 1: 0}, others={0: 0})
     ends = {"t": {0: 9_000, 1: 5_000}, "others": {0: 10_000}}
     batch = reclock.mint(plan, before, MintingState(ends, {}), reclock.BatchTrigger(0))
-    hop = Range("p.loopback", 0, 0, 60)
+    exchange = Range("p.exchange", 0, 0, 60)
 
-    shares = shares_of(list(slices(plan, before, batch)), [hop], 3)
+    shares = shares_of(list(slices(plan, before, batch)), [exchange], 3)
 
     assert [
         [(each.input, each.place.topic, each.place.partition) for each in share.slices]
@@ -203,7 +203,7 @@ def test_inputs_of_one_partition_are_read_by_one_task() -> None:
         [("a", "t", 0), ("b", "t", 0)],
         [("a", "t", 1), ("b", "t", 1), ("aside", "others", 0)],
     ]
-    assert shares[0].hops == [hop]
+    assert shares[0].exchanges == [exchange]
 
 
 @pytest.mark.parametrize(("records", "tasks"), [(1, 1), (666, 1), (667, 2), (2_000, 3)])

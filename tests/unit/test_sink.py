@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RESULTS = [
-    GroupResult([b"marker 0", b"marker 2"], owned=True),
-    GroupResult([b"marker 1"], owned=False),
+    GroupResult([b"commit 0", b"commit 2"], owned=True),
+    GroupResult([b"commit 1"], owned=False),
 ]
 
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from ikebana.errors import ConfigError, FencedError
 from ikebana.processor.authoring.deliver_section import DeliverSection
 from ikebana.processor.base.processes import on_signals
-from ikebana.processor.checkpoint.checkpoint import Checkpoint, birth_of
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, metadata_of
 from ikebana.processor.cli import deliver
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.pipeline_argument import PipelineArgument
@@ -334,7 +334,7 @@ def test_columns_that_a_run_has_added_are_delivered(tmp_path: Path) -> None:
     pipeline = PipelineArgument(file, checkpoint=place)
     plan, settings = pipeline.read({"orders": {"gift": "BOOLEAN"}})
     offset = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
-    Checkpoint(place).write(birth_of(place, plan, settings.shards, offset))
+    Checkpoint(place).write(metadata_of(place, plan, settings.shards, offset))
 
     def columns(checkpoint: str | None) -> list[str]:
         _, _, found = deliver.read(PipelineArgument(file, None, checkpoint))

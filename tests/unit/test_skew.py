@@ -60,11 +60,11 @@ def test_what_comes_by_an_exchange_is_told_by_the_operator_that_it_goes_to() -> 
     """Updates to outputs have no key that matters."""
     keys: list[bytes | None] = [HOT, None] * LEAST
     columns = [b""] * len(keys), [0] * len(keys), [1] * len(keys)
-    hopped = Updates([], keys, *columns, inlets=["totals"])
+    exchanged = Updates([], keys, *columns, inlets=["totals"])
     written = Updates(["out"], keys, *columns)
     facts = Facts("facts", keys, *columns)
 
-    assert {hot.of for hot in hot_keys([hopped, written, facts])} == {"totals", "facts"}
+    assert {hot.of for hot in hot_keys([exchanged, written, facts])} == {"totals", "facts"}
 
 
 def test_the_key_is_hashed_as_tools_do_it() -> None:

@@ -4,7 +4,7 @@ from ikebana import DeltaJoin, Input, JoinInput, Output, Plan, Upsert
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Interval
 from ikebana.processor.base.rows import Upserts
-from ikebana.processor.checkpoint.checkpoint import birth_of
+from ikebana.processor.checkpoint.checkpoint import metadata_of
 from ikebana.processor.cli.state import _lines, arrangements_in
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.kernels import upsert
@@ -25,9 +25,9 @@ def test_arrangements_are_named_by_relation_key_and_conditions(tmp_path: object)
     evaluation = Evaluation(PLAN)
     evaluation.advance({"r": [(1, {"a": 1, "b": 1}, 0)]}, 1)
     places = (place for place, _ in evaluation.stores[0].scan(b"arrange "))
-    birth = birth_of(str(tmp_path), PLAN, 1, SourceOffset(-1, 0, 0, {}, PLAN.fingerprint()))
+    metadata = metadata_of(str(tmp_path), PLAN, 1, SourceOffset(-1, 0, 0, {}, PLAN.fingerprint()))
 
-    told = arrangements_in(birth)
+    told = arrangements_in(metadata)
 
     assert told.keys() == {place.partition(b"\0")[0].decode() for place in places}
     assert sorted(told.values())[0] == "rs(CAST(a AS BIGINT))"

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from ikebana.errors import CheckpointError, FencedError
 from ikebana.processor.base.offsets import TopicInfo
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged
-from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
+from ikebana.processor.checkpoint.checkpoint import CheckpointMetadata, Logged
+from ikebana.processor.checkpoint.commits import CommitRecord, Lease, first_commit
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.checkpoint.takeover import (
     Claim,
@@ -25,15 +25,15 @@ from ikebana.processor.checkpoint.takeover import (
     take_over,
 )
 from ikebana.processor.planning.plan import Output
-from support.histories import PLAN, SHARDS, born, lease, marker, offset, shown, topics
+from support.histories import PLAN, SHARDS, born, commit, lease, offset, shown, topics
 
 
 @dataclass
 class Shard:
-    """A partition of markers: who holds its transactional id, and what is committed."""
+    """A partition of commit records: who holds its transactional id, and what is committed."""
 
     fences: int = 0
-    markers: list[Marker] = field(default_factory=list)
+    commits: list[CommitRecord] = field(default_factory=list)
 
 
 @dataclass
@@ -63,26 +63,26 @@ class InMemory:
         self._asks("last lease")
         return self.leases[-1] if self.leases else None
 
-    def fence(self, shard: int) -> Callable[[Marker], None]:
+    def fence(self, shard: int) -> Callable[[CommitRecord], None]:
         self._asks(f"fence {shard}")
         return self.fenced(shard)
 
-    def fenced(self, shard: int) -> Callable[[Marker], None]:
+    def fenced(self, shard: int) -> Callable[[CommitRecord], None]:
         found = self.shards.setdefault(shard, Shard())
         found.fences += 1
         fence = found.fences
 
-        def commit(marker: Marker) -> None:
+        def commit(record: CommitRecord) -> None:
             # Until somebody else fences it.
             if found.fences != fence:
                 raise FencedError("fenced")
-            found.markers.append(marker)
+            found.commits.append(record)
 
         return commit
 
-    def last_marker(self, shard: int) -> Marker | None:
-        self._asks(f"last marker {shard}")
-        found = self.shards.get(shard, Shard()).markers
+    def last_commit(self, shard: int) -> CommitRecord | None:
+        self._asks(f"last commit {shard}")
+        found = self.shards.get(shard, Shard()).commits
         return found[-1] if found else None
 
     def shown(self, output: Output, existing: Mapping[str, TopicInfo]) -> OutputState:
@@ -100,18 +100,18 @@ class InMemory:
 
 def ran(batch: int = 1, shards: int = SHARDS) -> InMemory:
     """What instance 1 has left that has committed batches up to this in all shards."""
-    committed = {n: Shard(1, [marker(n, at) for at in range(batch + 1)]) for n in range(shards)}
+    committed = {n: Shard(1, [commit(n, at) for at in range(batch + 1)]) for n in range(shards)}
     return InMemory(topics(), [lease()], committed)
 
 
 def taken(
     brokers: InMemory,
-    birth: Birth | None = None,
+    metadata: CheckpointMetadata | None = None,
     look: Callable[[], Logged] = lambda: Logged(offset(1), 1, 1),
     accepted: Callable[[], None] = lambda: None,
     own: int = 0,
 ) -> TakeoverState:
-    return take_over(PLAN, birth or born(), brokers, look, accepted, "a test", former=own)
+    return take_over(PLAN, metadata or born(), brokers, look, accepted, "a test", former=own)
 
 
 def test_a_restarted_run_fences_nobody_who_has_taken_over_since() -> None:
@@ -136,14 +136,14 @@ def test_a_restarted_run_goes_on_after_its_own_starts(last: Lease) -> None:
 
 
 def test_a_first_start_makes_everything_and_is_instance_1() -> None:
-    """R4. Nothing is read that cannot be there; every shard has a marker of nothing."""
+    """R4. Nothing is read that cannot be there; every shard has a commit record of nothing."""
     brokers = InMemory({}, [], {})
     made = taken(brokers, look=lambda: Logged(None, -1, -1))
 
     assert made.lease.incarnation == 1
     assert made.go_on.new == {output.name for output in PLAN.published}
-    assert {n: s.markers for n, s in brokers.shards.items()} == {
-        n: [replace(first_marker(born(), PLAN, n), incarnation=1)] for n in range(SHARDS)
+    assert {n: s.commits for n, s in brokers.shards.items()} == {
+        n: [replace(first_commit(born(), PLAN, n), incarnation=1)] for n in range(SHARDS)
     }
     assert brokers.leases == [lease()]
     assert "last lease" not in brokers.asked
@@ -158,62 +158,62 @@ def test_the_lease_is_held_before_anything_is_asked() -> None:
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_a_shard_is_fenced_before_its_marker_is_read(shard: int) -> None:
+def test_a_shard_is_fenced_before_its_commit_is_read(shard: int) -> None:
     """R5. At the first look and at the claim: what comes after has to fence us."""
     brokers = ran()
     taken(brokers)
 
     steps = [step for step in brokers.asked if step.endswith(f" {shard}")]
-    assert steps == [f"fence {shard}", f"last marker {shard}"] * 2
+    assert steps == [f"fence {shard}", f"last commit {shard}"] * 2
 
 
 def test_what_was_committed_right_before_our_fence_is_seen() -> None:
-    """R5. A marker that is read before the fence may be old by then."""
+    """R5. A commit record that is read before the fence may be old by then."""
     brokers = ran(batch=0)
 
     def old_commits(shard: int) -> None:
         older = brokers.fenced(shard)
-        older(marker(shard, 1))
+        older(commit(shard, 1))
 
     looks = Logged(offset(1), 1, 0)
     brokers.before = {f"fence {n}": functools.partial(old_commits, n) for n in range(SHARDS)}
     made = taken(brokers, look=lambda: looks)
 
     assert made.adopted == offset(1).digest()
-    assert [s.markers[-1].batch for s in brokers.shards.values()] == [1, 1]
+    assert [s.commits[-1].batch for s in brokers.shards.values()] == [1, 1]
 
 
-def test_a_marker_committed_between_look_and_claim_is_not_taken_back() -> None:
+def test_a_commit_committed_between_look_and_claim_is_not_taken_back() -> None:
     """R5. The older instance fences us once more and commits a batch; it is adopted, not lost."""
     brokers = ran(batch=0)
 
     def old_commits() -> None:
         for shard in range(SHARDS):
-            brokers.fenced(shard)(marker(shard, 1))
+            brokers.fenced(shard)(commit(shard, 1))
 
     made = taken(brokers, look=lambda: Logged(offset(1), 1, 0), accepted=old_commits)
 
     assert made.adopted == offset(1).digest()
-    assert [s.markers[-1] for s in brokers.shards.values()] == [
-        marker(shard, 1, incarnation=2) for shard in range(SHARDS)
+    assert [s.commits[-1] for s in brokers.shards.values()] == [
+        commit(shard, 1, incarnation=2) for shard in range(SHARDS)
     ]
 
 
 def test_a_task_that_fences_us_while_we_claim_is_fenced_again() -> None:
-    """R5. It read the marker before our incarnation was in it, and commits one batch more."""
+    """R5. It read the commit record before it had our incarnation, and commits one batch more."""
     brokers = ran(batch=0)
 
     def begins() -> None:
         # Between our fence and our commit; it commits after our commit has failed.
         older = brokers.fenced(0)
-        brokers.before["fence 0"] = lambda: older(marker(0, 1))
+        brokers.before["fence 0"] = lambda: older(commit(0, 1))
 
     def accepted() -> None:
-        brokers.before["last marker 0"] = begins
+        brokers.before["last commit 0"] = begins
 
     taken(brokers, look=lambda: Logged(offset(1), 1, 0), accepted=accepted)
 
-    assert brokers.shards[0].markers[-1] == marker(0, 1, incarnation=2)
+    assert brokers.shards[0].commits[-1] == commit(0, 1, incarnation=2)
 
 
 def test_an_even_newer_instance_is_left_alone() -> None:
@@ -221,15 +221,15 @@ def test_an_even_newer_instance_is_left_alone() -> None:
     brokers = ran()
 
     def newer() -> None:
-        brokers.fenced(0)(marker(0, 1, incarnation=7))
+        brokers.fenced(0)(commit(0, 1, incarnation=7))
 
     with pytest.raises(FencedError, match=r"instance 7 has taken over shard \d+ of checkpoint"):
         taken(brokers, accepted=newer)
-    assert brokers.shards[0].markers[-1].incarnation == 7
+    assert brokers.shards[0].commits[-1].incarnation == 7
 
 
-def test_the_log_is_read_after_the_markers() -> None:
-    """An older instance logs a batch before it commits it, so no marker is beyond this log."""
+def test_the_log_is_read_after_the_commits() -> None:
+    """An older instance logs a batch before it commits it: no commit record is beyond this log."""
     brokers = ran()
     asked: list[str] = []
 
@@ -239,7 +239,7 @@ def test_the_log_is_read_after_the_markers() -> None:
 
     taken(brokers, look=look)
 
-    assert {f"last marker {n}" for n in range(SHARDS)} <= {*asked}
+    assert {f"last commit {n}" for n in range(SHARDS)} <= {*asked}
     assert "shown out" in asked
 
 
@@ -259,23 +259,23 @@ def test_a_refusal_writes_nothing(logged: Logged, leases: list[Lease]) -> None:
         taken(brokers, look=lambda: logged, accepted=pytest.fail)
 
     assert len(brokers.leases) == 1
-    assert {s.markers[-1].incarnation for s in brokers.shards.values()} == {1}
+    assert {s.commits[-1].incarnation for s in brokers.shards.values()} == {1}
     assert "make topics" not in brokers.asked
 
 
 def test_shards_that_a_rescaling_took_away_are_told() -> None:
-    """R4. Instances of before find in their markers that they have been replaced."""
+    """R4. Instances of before find in their commit records that they have been replaced."""
     brokers = ran(shards=3)
-    brokers.existing[PLAN.markers_topic] = TopicInfo("m", 4)
-    birth = born(epoch=1, first_batch=2, start=offset(1))
-    made = taken(brokers, birth, look=lambda: Logged(None, 1, 1))
+    brokers.existing[PLAN.commits_topic] = TopicInfo("m", 4)
+    metadata = born(epoch=1, first_batch=2, start=offset(1))
+    made = taken(brokers, metadata, look=lambda: Logged(None, 1, 1))
 
-    assert [s.markers[-1].incarnation for s in brokers.shards.values()] == [2, 2, 2]
-    assert [s.markers[-1].retired for s in brokers.shards.values()] == [False, False, True]
+    assert [s.commits[-1].incarnation for s in brokers.shards.values()] == [2, 2, 2]
+    assert [s.commits[-1].retired for s in brokers.shards.values()] == [False, False, True]
     assert made.adopted == offset(1).digest()
 
 
-FIRST = marker(0, 1, epoch=1, incarnation=0, seen=[])
+FIRST = commit(0, 1, epoch=1, incarnation=0, seen=[])
 
 
 @pytest.mark.parametrize(
@@ -284,43 +284,43 @@ FIRST = marker(0, 1, epoch=1, incarnation=0, seen=[])
         pytest.param(FIRST, None, replace(FIRST, incarnation=3), id="never ran"),
         pytest.param(
             FIRST,
-            marker(0, 4, epoch=1),
-            marker(0, 4, epoch=1, incarnation=3),
+            commit(0, 4, epoch=1),
+            commit(0, 4, epoch=1, incarnation=3),
             id="goes on",
         ),
         pytest.param(
             FIRST,
-            marker(0, 1, epoch=0, facts={"in": [5, 1]}),
+            commit(0, 1, epoch=0, facts={"in": [5, 1]}),
             replace(FIRST, incarnation=3, facts={"in": [5, 1]}),
             id="rescaled after this batch",
         ),
         pytest.param(
-            FIRST, marker(0, 2, epoch=0), Reason.RAN_AFTER_RESCALING, id="ran after a rescaling"
+            FIRST, commit(0, 2, epoch=0), Reason.RAN_AFTER_RESCALING, id="ran after a rescaling"
         ),
         pytest.param(
             FIRST,
-            marker(0, 0, epoch=0, retired=True),
+            commit(0, 0, epoch=0, retired=True),
             replace(FIRST, incarnation=3),
             id="was gone before",
         ),
-        pytest.param(FIRST, marker(0, 1, incarnation=4), Reason.REPLACED, id="a newer instance"),
+        pytest.param(FIRST, commit(0, 1, incarnation=4), Reason.REPLACED, id="a newer instance"),
         pytest.param(
             FIRST,
-            marker(0, 1, epoch=1, incarnation=3),
-            marker(0, 1, epoch=1, incarnation=3),
+            commit(0, 1, epoch=1, incarnation=3),
+            commit(0, 1, epoch=1, incarnation=3),
             id="claimed already",
         ),
     ],
 )
 def test_how_a_shard_is_claimed(
-    first: Marker, found: Marker | None, expected: Marker | Reason
+    first: CommitRecord, found: CommitRecord | None, expected: CommitRecord | Reason
 ) -> None:
     """R5. By instance 3."""
     made = claim(first, found, 3)
 
-    assert (made.reason if isinstance(made, Refusal) else made.marker) == expected
+    assert (made.reason if isinstance(made, Refusal) else made.commit) == expected
     if isinstance(made, Claim):
-        assert made.offset == made.marker.offset
+        assert made.offset == made.commit.offset
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ COLUMNS = [ik.Column("c", "VARCHAR"), ik.Column("n", "BIGINT")]
 
 
 def sums(*, on_error: OnError = "record") -> ik.Pipeline:
-    """Sums of another key than that of the upserts: what is summed up hops between shards."""
+    """Sums of another key than that of the upserts: what is summed up exchanges between shards."""
     shop = ik.Pipeline("shop", on_error=on_error)
     orders = shop.topic("orders", columns=COLUMNS).upsert()
     orders.reduce(by="c", name="sums", n="sum(n)").to("sums")

@@ -14,7 +14,7 @@ from ikebana.arrangements import run as runs
 from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newest_line
-from ikebana.processor.checkpoint.recorded_plan import birth_after, with_checkpoint_names
+from ikebana.processor.checkpoint.recorded_plan import metadata_after, with_checkpoint_names
 from ikebana.processor.planning.plan import Plan
 from ikebana.testing import Run
 from support.checkpoints import left
@@ -111,18 +111,18 @@ def test_a_stored_checkpoint_goes_on_as_it_would_have(tmp_path: Path) -> None:
         Checkpoint(str(GOLDEN)).write(written)
     place = copytree(GOLDEN, tmp_path / "checkpoint")
     checkpoint = Checkpoint(str(place))
-    birth = checkpoint.relocate()
-    logged = checkpoint.layout(birth).logged()
+    metadata = checkpoint.relocate()
+    logged = checkpoint.layout(metadata).logged()
     assert logged.offset is not None
     whole = begun()
     before = {name: len(found) for name, found in whole.written.updates.items()}
 
-    assert birth_after(birth, plan()) == birth
-    assert logged.offset.plan == with_checkpoint_names(birth, plan()).fingerprint()
+    assert metadata_after(metadata, plan()) == metadata
+    assert logged.offset.plan == with_checkpoint_names(metadata, plan()).fingerprint()
     again = begun()
     again.last = logged.offset
     for shard in range(SHARDS):
-        files = checkpoint.layout(birth).shard(shard)
+        files = checkpoint.layout(metadata).shard(shard)
         line = newest_line(files.names())
         assert line is not None
         again.stores[shard] = store = MemoryStore()

@@ -16,9 +16,9 @@ from ikebana.codecs.output_messages import OutputMessage
 from ikebana.errors import CheckpointError, ConfigError
 from ikebana.processor.base.offsets import Offsets, Positions
 from ikebana.processor.base.rows import KeyedUpdate, Records, Tick, pack, unpack
-from ikebana.processor.base.sharding import hop_chunks, owner_of, shard_of
+from ikebana.processor.base.sharding import exchange_chunks, owner_of, shard_of
 from ikebana.processor.base.transition import ReadBack
-from ikebana.processor.checkpoint.checkpoint import Birth, Logged, described
+from ikebana.processor.checkpoint.checkpoint import CheckpointMetadata, Logged, described
 from ikebana.processor.checkpoint.next_step import Desired, Observed, StartStep, start
 from ikebana.processor.checkpoint.parts import to_new_shards
 from ikebana.processor.checkpoint.recorded_plan import edit_under_way, without_unlogged_edit
@@ -101,7 +101,7 @@ def minting_state(
 
 
 def rebuild_begin(
-    plan: Plan, topics: Topics, begins: Positions, hops: Mapping[int, int]
+    plan: Plan, topics: Topics, begins: Positions, exchanges: Mapping[int, int]
 ) -> SourceOffset:
     """The offset at which the rebuild of a plan's state begins.
 
@@ -114,7 +114,7 @@ def rebuild_begin(
             own_ranges |= replays.to_read(output.topic, dict.fromkeys(ends, 0), ends, snapshot)
     left = Remains(
         lease=None,
-        markers={},
+        commits={},
         outputs={each.name: OutputState(topics.last(each.topic)) for each in plan.published},
         unclosed={each.name: _unclosed(each, topics) for each in plan.published},
         lost={},
@@ -123,7 +123,7 @@ def rebuild_begin(
         ends={topic: topics.ends(topic) for topic in begins},
         policies={},
         topic_ids={},
-        hops=hops,
+        exchanges=exchanges,
         starts=begins,
     )
     if problems := list(rebuild_problems(plan, left)):
@@ -194,7 +194,10 @@ class Unfinished:
                     hint="A function of the pipeline depends on more than what it is given, such "
                     "as a clock, chance, or what it has kept.",
                 )
-        if earlier.changes != result.changes or earlier.emitted.hops != result.emitted.hops:
+        if (
+            earlier.changes != result.changes
+            or earlier.emitted.exchanges != result.emitted.exchanges
+        ):
             raise CheckpointError(
                 f"batch {self.after.batch} of shard {shard}, run again, leaves another state",
                 hint="A function of the pipeline depends on more than what it is given, such as a "
@@ -213,10 +216,12 @@ def _shown(updates: Sequence[KeyedUpdate], others: Sequence[KeyedUpdate]) -> str
     return next((str(tuple(each)) for each in updates if each not in others), "none")
 
 
-def birth_of(plan: Plan, shards: int, last: SourceOffset, begins: Positions) -> Birth:
+def metadata_of(
+    plan: Plan, shards: int, last: SourceOffset, begins: Positions
+) -> CheckpointMetadata:
     """The metadata of a checkpoint of a plan.  Raises: PlanError, for functions without names."""
     plain = described(plan.portable())
-    return Birth("test", "test", shards, plain, last, begins=begins)
+    return CheckpointMetadata("test", "test", shards, plain, last, begins=begins)
 
 
 def rescaled(stores: Sequence[MemoryStore], shards: int) -> list[MemoryStore]:
@@ -287,8 +292,8 @@ class Run:
         self.waiting = 0
         """The number of records that wait until their times are closed."""
         self.stores = [MemoryStore() for _ in range(shards)]
-        self._birth: Birth | None = None
-        self._next: Birth | None = None
+        self._metadata: CheckpointMetadata | None = None
+        self._next: CheckpointMetadata | None = None
         """The metadata of the new plan while the old one still runs."""
         self._finishes = False
         """Whether the old plan only finishes its work."""
@@ -304,7 +309,7 @@ class Run:
     @property
     def released(self) -> tuple[str, ...]:
         """The parts of the state that removed operators leave to be deleted."""
-        return () if self._birth is None else self._birth.released
+        return () if self._metadata is None else self._metadata.released
 
     def send(
         self,
@@ -491,8 +496,8 @@ class Run:
         for topic in written.topics:
             self.topics.create(topic)
         begins = {t: self.topics.first(i, t) for i in written.inputs for t in i.topics}
-        hops = {shard: len(rows) for shard, rows in enumerate(self._exchange)}
-        self.last = rebuild_begin(written, self.topics, begins, hops)
+        exchanges = {shard: len(rows) for shard, rows in enumerate(self._exchange)}
+        self.last = rebuild_begin(written, self.topics, begins, exchanges)
         # In the lost checkpoint outputs may have had other names.
         self.written.rename({each.topic: each.name for each in self._running.published}, written)
         progress = {each.name: self.topics.last(each.topic) for each in written.published}
@@ -500,7 +505,7 @@ class Run:
         self.plan = self._written = self._running = written
         self._begins, shards = begins, len(self.stores)
         self.stores = [MemoryStore() for _ in range(shards)]
-        self._birth = self._next = self._unfinished = None
+        self._metadata = self._next = self._unfinished = None
         self._finishes, self._reports = False, ShardReports(-1)
         self._ahead.clear()
 
@@ -542,7 +547,7 @@ class Run:
                 begins=replays.with_begins(
                     look.begins, replays.begins(plan, replays.first_offsets(self._begins, before))
                 ),
-                hops={shard: len(rows) for shard, rows in enumerate(self._exchange)},
+                exchanges={shard: len(rows) for shard, rows in enumerate(self._exchange)},
                 replayed=self._reports.replayed,
                 read_back=self._read_back(edited, before),
             ),
@@ -587,11 +592,11 @@ class Run:
 
     def _edited(self, before: SourceOffset) -> reclock.Edited:
         """How the batch after `before` continues the last edit."""
-        birth = self._birth
-        if birth is None:
+        metadata = self._metadata
+        if metadata is None:
             return reclock.NOT_EDITED
-        edit = edit_under_way(birth, before, is_done=True)
-        return reclock.Edited.of(birth.edits, edit, birth.released, finishes=self._finishes)
+        edit = edit_under_way(metadata, before, is_done=True)
+        return reclock.Edited.of(metadata.edits, edit, metadata.released, finishes=self._finishes)
 
     def _read_back(self, edited: reclock.Edited, before: SourceOffset) -> ReadBack:
         """The offsets that an edit about to begin reads of the topics of outputs."""
@@ -616,7 +621,7 @@ class Run:
 
     def _edit_of(self, after: SourceOffset) -> Edit | None:
         """The edit of the plan that a batch belongs to, if any."""
-        return None if self._birth is None else edit_under_way(self._birth, after)
+        return None if self._metadata is None else edit_under_way(self._metadata, after)
 
     def _rows(self, before: SourceOffset, after: SourceOffset) -> list[list[Records]]:
         """The rows that each shard gets in a batch."""
@@ -635,7 +640,7 @@ class Run:
         for shard, record in self._retractions(after):
             rows[shard].append(record)
         for shard, shard_rows in enumerate(rows):
-            begin, end = (of.hops.get(shard, 0) for of in (before, after))
+            begin, end = (of.exchanges.get(shard, 0) for of in (before, after))
             shard_rows += map(_record, self._exchange[shard][begin:end])
         return rows
 
@@ -653,7 +658,7 @@ class Run:
         transition = batch.after.transition
         closed = emitted[0].intervals
         for result in emitted:
-            for at, row in hop_chunks(result.hops, len(self.stores)):
+            for at, row in exchange_chunks(result.exchanges, len(self.stores)):
                 self._exchange[at].append(pack(row))
         self._reports = reports_of(emitted, batch.after.batch)
         self.waiting = sum(result.waiting for result in emitted)
@@ -707,8 +712,10 @@ class MemoryWorld:
         run, shards, logged = self._run, len(self._run.stores), self._run._in_log()
         unfinished = run._unfinished
         committed = logged.committed if unfinished is None else unfinished.last_committed
-        birth = run._birth or birth_of(run._running, shards, run.last, run._begins)
-        ran = msgspec.structs.replace(without_unlogged_edit(birth, logged.offset), shards=shards)
+        metadata = run._metadata or metadata_of(run._running, shards, run.last, run._begins)
+        ran = msgspec.structs.replace(
+            without_unlogged_edit(metadata, logged.offset), shards=shards
+        )
         return Observed(ran, logged, committed)
 
     def hold(self, step: StartStep) -> Observed:
@@ -716,7 +723,7 @@ class MemoryWorld:
         observed, run = self.look(), self._run
         if not step.fits(observed.logged):
             return observed
-        run._running, run._birth, run._finishes = step.plan, step.birth, step.finishes
+        run._running, run._metadata, run._finishes = step.plan, step.metadata, step.finishes
         run.written.expect(step.following.final)
         return observed
 

@@ -67,15 +67,15 @@ class Lookup:
 
     `key` has the expressions over the row that are looked up in the arrangement.  `sees_equal`
     says whether updates of the row's time are seen.  `predicates` are tested on the results, and
-    `carries` has the columns that later steps need.  Without a `hop`, which is an exchange, the
-    step runs in the shard of the step before, since its key is the same.
+    `carries` has the columns that later steps need.  Without a `exchange`, which is an exchange,
+    the step runs in the shard of the step before, since its key is the same.
     """
 
     alias: str
     arrangement: ArrangedBy
     key: tuple[Flat, ...]
     sees_equal: bool
-    hop: bool
+    exchange: bool
     predicates: tuple[Flat, ...] = ()
     carries: tuple[str, ...] = ()
 
@@ -132,13 +132,13 @@ class Path:
     steps: tuple[PathStep, ...]
 
     @property
-    def hops(self) -> int:
+    def exchanges(self) -> int:
         """The greatest number of exchanges for a change.
 
         A row goes to every candidate to be counted, and again to be proposed and validated.
         """
         return sum(
-            2 * len(step.candidates) if isinstance(step, Extend) else step.hop
+            2 * len(step.candidates) if isinstance(step, Extend) else step.exchange
             for step in self.steps
         )
 
@@ -455,11 +455,11 @@ class _Building:
         keys, values, tested = self._by_unique_key(at)
         side = self._bound.inputs[at]
         arrangement = ArrangedBy(side.relation, side.filters, keys)
-        hop = not self.steps or values != getattr(self.steps[-1], "key", None)
+        exchange = not self.steps or values != getattr(self.steps[-1], "key", None)
         self._bind(at)
         predicates = (*tested, *self._now_bound())
         equal = self._sees_equal(at)
-        self.steps.append(Lookup(side.alias, arrangement, values, equal, hop, predicates))
+        self.steps.append(Lookup(side.alias, arrangement, values, equal, exchange, predicates))
 
     def _by_unique_key(self, at: int) -> _Asked:
         """The terms by which an input is looked up, their values, and the other equalities."""

@@ -9,7 +9,7 @@ A *feed* sends a relation's updates to the shards of a key.  An arrangement has 
 first stage of a path uses the same feed if its input is arranged by the key that it looks up:
 mostly a change is arranged by the key that it is joined by, and then it travels once.
 
-A *stage* executes a step of a path.  It gets its rows from the stage before it, by a hop
+A *stage* executes a step of a path.  It gets its rows from the stage before it, by an exchange
 unless they stay in their shards, and waits for the arrangement that it looks up.  Results come
 from the last stages, so an output of a join lags by the longest of its paths (`progress.depths`),
 and no arrangement is compacted past rows in flight to a stage (`progress.since`).
@@ -134,7 +134,7 @@ class JoinStage:
     candidate: int
     rows_from: tuple[str, ...]
     is_first: bool
-    hop: bool
+    exchange: bool
     looks_up: str
 
 
@@ -196,7 +196,7 @@ def stages(joins: Sequence[Planned], arrangements: Sequence[Shared]) -> Stages:
                     if feed is None:
                         feeds.append(Feed(stage.name, path.arrangement, nulls))
                     fed_stage = replace(
-                        stage, rows_from=() if feed is None else (feed,), hop=False
+                        stage, rows_from=() if feed is None else (feed,), exchange=False
                     )
                 all_stages[fed_stage.name] = fed_stage
             last[join.join.name] += _ends(path, join.join.name)
@@ -244,7 +244,7 @@ def _stages(join: str, path: Path, names: Mapping[ArrangedBy, str]) -> Iterator[
                 0,
                 before,
                 is_first=not before,
-                hop=step.hop,
+                exchange=step.exchange,
                 looks_up=asked,
             )
             before = (name,)
@@ -275,7 +275,7 @@ def _extending(
             at,
             rows_from,
             is_first=not rows_from,
-            hop=True,
+            exchange=True,
             looks_up=asked,
         )
 

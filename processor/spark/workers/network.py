@@ -75,10 +75,10 @@ class Sealed(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
-    """The state row and the marker after a batch, as JSON."""
+    """The state row and the commit record after a batch, as JSON."""
 
     state: bytes
-    marker: bytes
+    commit: bytes
 
 
 class ReadRows(msgspec.Struct, frozen=True, tag=True):

@@ -73,8 +73,8 @@ def serve_owner(listener: socket.socket, lifeline: int) -> None:
         rows = deque(network.received(connection, size) for size in ask.rows)
 
         def run(job: Job) -> Done:
-            marker = shards.run(job, ask.shard, ask.state, left_rows.resolve(_drained(rows)))
-            return Done(encode_state(marker.manifest), msgspec.json.encode(marker))
+            commit = shards.run(job, ask.shard, ask.state, left_rows.resolve(_drained(rows)))
+            return Done(encode_state(commit.manifest), msgspec.json.encode(commit))
 
         jobs.answer(connection, ask.job, run)
 
