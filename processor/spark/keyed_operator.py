@@ -163,10 +163,6 @@ def manifests(
     Raises:
         CheckpointError: no batch is committed, or Spark no longer has the state of that batch.
     """
-    # Imported here, because this module's operator runs in workers, which need neither.
-    from ikebana.processor.authoring.settings import Settings
-    from ikebana.processor.spark.session import Spark
-
     committed = checkpoint.layout(metadata).logged().committed
     chosen = committed if batch is None else batch
     seeds = metadata.seeds
@@ -178,8 +174,21 @@ def manifests(
             f"batch {chosen} is not among the committed ones of this checkpoint: "
             f"{metadata.first_batch} to {committed}"
         )
+    for packed in _state_rows(checkpoint.data(metadata), metadata, chosen):
+        for state in parted(packed):
+            manifest = decode_state(state)
+            by_shard[manifest.shard] = manifest
+    return list(by_shard.values())
+
+
+def _state_rows(folder: str, metadata: CheckpointMetadata, batch: int) -> list[bytes]:
+    """The manifests in each state row after a batch.  Raises: CheckpointError."""
+    # Imported here, because this module's operator runs in workers, which need neither.
+    from ikebana.processor.authoring.settings import Settings
+    from ikebana.processor.spark.session import Spark
+
     settings = Settings(
-        checkpoint=checkpoint.data(metadata),
+        checkpoint=folder,
         kafka={"bootstrap.servers": "unused"},
         shards=metadata.shards,
         master="local[1]",
@@ -188,18 +197,14 @@ def manifests(
         reading = spark.session().read.format("statestore")
         try:
             rows = (
-                reading.option("batchId", chosen - metadata.first_batch)
-                .load(checkpoint.data(metadata))
+                reading.option("batchId", batch - metadata.first_batch)
+                .load(folder)
                 .selectExpr("value.groupState.manifest AS manifest")
                 .collect()
             )
         except Exception as error:
             raise CheckpointError(
-                f"cannot read the state after batch {chosen}: {str(error).splitlines()[0]}",
+                f"cannot read the state after batch {batch}: {str(error).splitlines()[0]}",
                 hint="Spark keeps the last run.retained_batches batches.",
             ) from error
-    for row in rows:
-        for state in parted(bytes(row.manifest)):
-            manifest = decode_state(state)
-            by_shard[manifest.shard] = manifest
-    return list(by_shard.values())
+    return [bytes(row.manifest) for row in rows]
