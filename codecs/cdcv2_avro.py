@@ -1,6 +1,6 @@
 """CDCv2 as Avro: the facts of `cdcv2`, in the schema that Materialize documents.
 
-A message is in Avro's single-object encoding: two commit record bytes, the schema's CRC-64-AVRO
+A message is in Avro's single-object encoding: two marker bytes, the schema's CRC-64-AVRO
 fingerprint in little-endian order, and the body.  No registry is needed: a reader who knows
 `SCHEMA` may skip ten bytes and decode the rest.  `data` holds canonical JSON as bytes, because
 columns have no types here.
@@ -74,7 +74,7 @@ SCHEMA: list[dict[str, Any]] = [
 ]
 
 _PARSED = fastavro.parse_schema(SCHEMA)
-# The commit record and the fingerprint, with which every message begins.
+# The marker and the fingerprint, with which every message begins.
 HEAD = b"\xc3\x01" + bytes.fromhex(fingerprint(to_parsing_canonical_form(SCHEMA), "CRC-64-AVRO"))
 
 

@@ -50,8 +50,9 @@ PayloadPlan = tuple[tuple[str, Convert], ...]
 """The conversions of columns, by name; other columns stay as they are."""
 
 PLACEHOLDER = "__debezium_unavailable_value"
-# Bytes that are rare in texts and JSON, the rarest first; in Avro 244 is the "z" of an array.
-_RARE = b"\xf4QZXJqYWKzVGjxNMk"
+# Bytes that are rare in texts and JSON, the rarest first; in Avro 244 is the "z" of an array of
+# numbers, and 190 is in the float of a "_".
+_RARE = b"\xf4\xbeQZXJqYWKzVGjxNMk_"
 _ARRAY = ord("[")
 _WRAPPED, _FAR = (b'"schema"', b'"payload"'), 64
 
@@ -143,10 +144,8 @@ class Unavailable:
         self._in_arrays = [identifier.encode(), b'"%b"' % in_json[0].encode()]
         first = raw[:2]
         floats = [struct.pack(f"<{len(first)}{kind}", *first) for kind in "fd"]
-        decimals = [
-            b"".join(b"%b\2%c" % (scale, byte) for byte in first) for scale in (b"", b"\0")
-        ]
-        traces = (*texts, numbers, *floats, *decimals)
+        # A decimal has its length in front, and so has one with a scale of its own.
+        traces = (*texts, numbers, *floats, b"\2%c" % first[:1])
         self._traces = [(_rarest(text), text) for text in traces]
         written = rb"\s*,\s*".join(rb"%d(?:\.0)?" % byte for byte in first)
         self._numbers_in_json = re.compile(rb"\[\s*" + written).search

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 from ikebana.processor.base.texts import counted, printable
 from ikebana.processor.explain.words import lines_of, listed, one_line, step_lines, steps_lines
 from ikebana.processor.kernels.window_values import (
+    ENDS,
     OFFSETS,
     PATTERN,
     RANKS,
@@ -480,6 +481,9 @@ def _touched(function: WindowFunction) -> tuple[str, float]:
         return "all rows if the value changes", _OF_ONE if is_of_one else PARTITION
     if frame.is_prefix or frame.is_suffix:
         return _of_open_end(function)
+    if kind in ENDS and frame.unit != "range":
+        # A row that comes or goes moves the place that the value is taken from.
+        return _IN_FRAMES, max(_OF_ONE, _of_frames(frame))
     return (_IN_FRAMES, _OF_ONE) if is_of_one else (_IN_FRAMES, _of_frames(frame))
 
 
