@@ -138,7 +138,7 @@ class Batch:
 
     def __init__(self, path: Path) -> None:
         told = json.loads(path.read_text().splitlines()[2])
-        self.number, self.edits = told["batch"], told["transition"].get("number", 0)
+        self.number, self.edits = told["batch"], told["transition"].get("edits", 0)
         self.lower, self.upper = told["lower"], told["upper"]
         self.positions: dict[str, dict[str, int]] = told["positions"]
 
