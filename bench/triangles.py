@@ -15,6 +15,7 @@ import pyarrow as pa
 import yaml
 
 from ikebana.processor.authoring.pipeline import parse
+from ikebana.processor.base.rows import Updates
 from ikebana.processor.engine.evaluate import Evaluation
 
 _BATCH = 5_000
@@ -47,8 +48,10 @@ class _Counting(Evaluation):
     sent = 0
 
     def _step(self, rows: list[Any], frontiers: dict[str, int]) -> Any:
-        self.sent += sum(len(row.keys) for row in rows if getattr(row, "exchange", False))
-        return super()._step(rows, frontiers)
+        sent = super()._step(rows, frontiers)
+        rows_sent = (row for of_shard in sent for row in of_shard)
+        self.sent += sum(len(row.keys) for row in rows_sent if isinstance(row, Updates))
+        return sent
 
 
 def _run(

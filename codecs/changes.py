@@ -131,12 +131,13 @@ class ChangesCodec:
     def _changes(
         self, message: RowImage, key: bytes | None, headers: Headers
     ) -> Sequence[Change] | Ignored:
-        if self._words.get(self._word(message)) == "ignore":
+        word = self._word(message)
+        if self._words.get(word) == "ignore":
             return Ignored("message")
         if self._table is not None and not self._tables.has(at(message, self._table)):
             return Ignored("table")
         marked = self._flag is not None and _is_deleted(at(message, self._flag))
-        operation = "delete" if marked else self._operation(message)
+        operation = "delete" if marked else self._operation(word)
         if operation == "truncate":
             if self._sequence is not None:
                 raise DecodeError(_NAME, "a truncate has no place in a sequence")
@@ -179,9 +180,9 @@ class ChangesCodec:
         old = row_key if before is None else self._key({**after, **before}, key, headers)
         return update_changes(old, row_key, image, self._whole(before, after), absent)
 
-    def _operation(self, message: RowImage) -> str:
-        """The operation of a message: a key of `WORDS`."""
-        if (word := self._word(message)) is None and not self._needs_op:
+    def _operation(self, word: str | None) -> str:
+        """The operation that a word names: a key of `WORDS`."""
+        if word is None and not self._needs_op:
             return "insert"
         if (operation := self._words.get(word)) is None:
             problem = "is missing" if word is None else "is no word of an operation"

@@ -141,7 +141,7 @@ class Unavailable:
         texts = [raw, encoded.encode()]
         # A search for one byte is far quicker, so the rarest byte is searched first.
         self._texts_in_json = [(_rarest(text), text) for text in texts]
-        self._in_arrays = [identifier.encode(), b'"%b"' % in_json[0].encode()]
+        self._identifier, self._digit = identifier.encode(), b'"%b"' % in_json[0].encode()
         first = raw[:2]
         floats = [struct.pack(f"<{len(first)}{kind}", *first) for kind in "fd"]
         # A decimal has its length in front, and so has one with a scale of its own.
@@ -157,8 +157,9 @@ class Unavailable:
         if not self._plain:
             return True
         if _ARRAY in message:
-            identifier, digits = self._in_arrays
-            if identifier in message or digits in message or self._numbers_in_json(message):
+            if self._identifier in message or self._digit in message:
+                return True
+            if self._numbers_in_json(message):
                 return True
         # A generator for any() would take longer than the searches.
         for rare, text in self._texts_in_json:
@@ -171,7 +172,7 @@ class Unavailable:
         for rare, text in self._traces:
             if rare in message and message.find(text) >= 0:
                 return True
-        return message.find(self._in_arrays[0]) >= 0
+        return message.find(self._identifier) >= 0
 
     def is_one(self, value: Any) -> bool:
         """Whether a value is a placeholder."""

@@ -37,11 +37,13 @@ _GO, _COME = 0, 1
 _HISTORY = 1000
 
 
-def sink(name: str, part: DeltaSection) -> LakeSink:
+def sink(name: str, section: DeltaSection) -> LakeSink:
     """Make the sink of a section `delta`, whose tables have folders of their names."""
 
     def open_table(table: TargetTable, sink: str) -> DeltaLakeTable:
-        return DeltaLakeTable(f"{part.folder.rstrip('/')}/{table.name}", table, sink, part.storage)
+        return DeltaLakeTable(
+            f"{section.folder.rstrip('/')}/{table.name}", table, sink, section.storage
+        )
 
     # A folder that cannot be made is reported as a table that is not there.
     return LakeSink(name, open_table, (OSError, TableNotFoundError))

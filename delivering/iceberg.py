@@ -78,14 +78,14 @@ _AWAY = (RESTError, SQLAlchemyError, OSError)
 _DENIED = (ForbiddenError, OAuthError, UnauthorizedError)
 
 
-def sink(name: str, part: IcebergSection) -> LakeSink:
+def sink(name: str, section: IcebergSection) -> LakeSink:
     """Make the sink of a section `iceberg`, into the tables of a namespace."""
 
     @cache
     def loaded() -> Catalog:
         # Loaded on first use, since the target may be away.
         try:
-            return load_catalog(**{"name": name, **part.catalog})
+            return load_catalog(**{"name": name, **section.catalog})
         except (ValueError, NoSuchPropertyException, NotInstalledError) as error:
             raise ConfigError(
                 f'the catalog of sink "{name}" cannot be opened: {error}',
@@ -93,7 +93,7 @@ def sink(name: str, part: IcebergSection) -> LakeSink:
             ) from error
 
     def open_table(table: TargetTable, sink: str) -> IcebergTable:
-        return IcebergTable(loaded(), part.namespace, table, sink)
+        return IcebergTable(loaded(), section.namespace, table, sink)
 
     return LakeSink(name, open_table, _AWAY, _DENIED)
 

@@ -42,11 +42,11 @@ class TableManifest(msgspec.Struct, frozen=True):
     schema: bytes
 
 
-def sink(name: str, part: ParquetSection) -> LakeSink:
+def sink(name: str, section: ParquetSection) -> LakeSink:
     """Make the sink of a section `parquet`, whose tables have folders of their names."""
 
     def open_table(table: TargetTable, sink: str) -> ParquetTable:
-        return ParquetTable(Path(part.folder) / table.name, table, sink, by_day=part.by_day)
+        return ParquetTable(Path(section.folder) / table.name, table, sink, by_day=section.by_day)
 
     return LakeSink(name, open_table, (OSError,))
 
@@ -135,7 +135,7 @@ class ParquetTable:
         """Write files; yield their names."""
         commit = f"{upper:020d}-{uuid4().hex[:8]}"
         tables = full_tables(pa.Table.from_batches([rows]) for rows in changes.added())
-        parts = enumerate(part for rows in tables for part in self._parts(rows))
+        parts = enumerate(section for rows in tables for section in self._parts(rows))
         for number, (day, rows) in parts:
             name = f"{day}{commit}-{number:03d}"
             path = self._folder / (name + _OPEN)

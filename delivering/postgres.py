@@ -533,6 +533,6 @@ def _place(error: psycopg.Error) -> str:
     return "" if match is None else f', column "{match[1]}"'
 
 
-def sink(name: str, part: PostgresSection) -> PostgresSink:
+def sink(name: str, section: PostgresSection) -> PostgresSink:
     """Make the sink of a section `postgres`."""
-    return PostgresSink(name, part.connection)
+    return PostgresSink(name, section.connection)

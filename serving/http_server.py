@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.base.listening import Listening
 from ikebana.processor.base.processes import on_signals
+from ikebana.processor.base.texts import lag_s
 from ikebana.processor.watching import front
 from ikebana.processor.watching.console import EVERY_MS, PlanView, no_plan
 from ikebana.processor.watching.front import Front, beside, probing
@@ -43,7 +44,6 @@ from ikebana.serving.operations import (
     Handler,
     SlowError,
     TooManyError,
-    lag_of,
     openapi,
     refusal,
     respond,
@@ -136,7 +136,7 @@ class ServiceProbes(Collector):
             "bytes": meta.totals.bytes if is_whole else None,
             "disk_bytes": progress.size if is_whole else None,
             "caught_up_seconds": progress.caught_up_s,
-            "lag_seconds": lag_of(view),
+            "lag_seconds": lag_s(view.meta.upper),
         }
 
 

@@ -198,15 +198,10 @@ class Api:
         return parameters.Served(
             reads.info(view),
             None if caught_up is None else round(caught_up, 3),
-            lag_of(view),
+            lag_s(view.meta.upper),
             progress.size if view.columns is None else None,
             progress.updates,
         )
-
-
-def lag_of(view: ArrangementView) -> float | None:
-    """How many seconds lie between the newest time and now; None if times are no milliseconds."""
-    return lag_s(view.meta.upper, time.time_ns() // 1_000_000)
 
 
 Handler = Callable[[Api, str, Any], Awaitable[Answer]]
@@ -343,7 +338,7 @@ class Callers:
         samples = {}
         for name in self.service.names():
             progress = self.service.progress(name)
-            lag = lag_of(self.service.view(name))
+            lag = lag_s(self.service.view(name).meta.upper)
             samples[name] = HistorySample(
                 progress.caught_up_s if lag is None else lag, progress.updates
             )

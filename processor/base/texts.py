@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from itertools import pairwise
+from time import time_ns
 
 # Milliseconds since 1970 in the years 2001 to 2286; other times are not of a wall clock.
 EPOCH_MS = range(10**12, 10**13)
@@ -28,10 +29,11 @@ def iso(time: int) -> str:
     return datetime.fromtimestamp(time / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
-def lag_s(frontier: int | None, now_ms: int) -> float | None:
+def lag_s(frontier: int | None, now_ms: int | None = None) -> float | None:
     """Return by how many seconds a frontier is behind the clock; None if it is of another time.
 
-    A frontier can be slightly ahead of this clock, because it is beyond the newest time.
+    The clock is this machine's by default.  A frontier can be slightly ahead of it, because it is
+    beyond the newest time.
 
     >>> now = 1_700_000_001_500
     >>> lag_s(1_700_000_000_000, now), lag_s(now + 1, now), lag_s(42, now), lag_s(None, now)
@@ -39,7 +41,8 @@ def lag_s(frontier: int | None, now_ms: int) -> float | None:
     """
     if frontier is None or frontier not in EPOCH_MS:
         return None
-    return max(0, now_ms - frontier) / 1000
+    now = time_ns() // 1_000_000 if now_ms is None else now_ms
+    return max(0, now - frontier) / 1000
 
 
 def moment(time: int) -> str:

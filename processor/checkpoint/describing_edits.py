@@ -391,18 +391,12 @@ class _Description:
         for output in edit.after.outputs:
             name = self._named_outputs[output.name]
             part = PartChange("output", name, "stays", output.format, topic=output.topic)
-            if output.name in edit.added:
+            if output.name in edit.added or output.name in edit.others:
+                is_new = output.name in edit.added
                 part = msgspec.structs.replace(
                     part,
-                    does="new",
-                    shows="everything",
-                    filled_from=tuple(self._shown_of(output)),
-                )
-            elif output.name in edit.others:
-                part = msgspec.structs.replace(
-                    part,
-                    does="replaced",
-                    shows="difference",
+                    does="new" if is_new else "replaced",
+                    shows="everything" if is_new else "difference",
                     filled_from=tuple(self._shown_of(output)),
                 )
             elif name != shown(output.name):

@@ -317,7 +317,7 @@ class Inputs:
 
 # Of inputs with times of their own it is known, before a batch is minted: for diff topics, the
 # progress of their closed batches; for others, the report of the last batch, from its commit
-# records (commit records), and which partitions are idle.
+# records, and which partitions are idle.
 
 
 class DatedInputs:

@@ -88,7 +88,7 @@ _Piece = list[Slice] | Range | OwnRange
 
 @dataclass
 class Share(InputPartition):  # type: ignore[misc]
-    """The work of one source task: emit ticks, read slices, pass on exchanged rows (exchanges).
+    """The work of one source task: emit ticks, read slices, pass on exchanged rows.
 
     With `read_back`, it also retracts contents of outputs' own topics.
     """
