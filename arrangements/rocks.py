@@ -2,7 +2,7 @@
 
 Each always has exactly one committed state.  The id of the state is in the database and changes in
 the same atomic write as the data.  A database without an id is empty or unfinished, and is
-rebuilt.  A host opens the databases of its shards for a batch, or keeps them open between batches.
+rebuilt.
 Only this module and `shared_rocks` import rocksdict.
 """
 
@@ -20,7 +20,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rocksdict import (
     AccessType,
@@ -69,7 +69,14 @@ class LocalDamageError(Exception):
 
 
 class LocalDatabase:
-    """One open database in a folder that no other process has open."""
+    """One open database in a folder that no other process has open.
+
+    It may be some states ahead of RocksDB.  The changes that this process commits become part of
+    it without being read again from their file.  They wait in memory, and RocksDB gets the changes
+    of many batches, with the last state's id, in one write: before a scan that meets any of them,
+    before a flush, at the end, and when they are many.  A process that is killed before leaves a
+    database that is some states behind.
+    """
 
     def __init__(self, shard: int, path: Path, database: Rdict) -> None:
         self.shard = shard
@@ -85,10 +92,17 @@ class LocalDatabase:
         # Writes that a killed process has not flushed are read again from the file store.
         self._unlogged = WriteOptions()
         self._unlogged.disable_wal = True
+        self.recent = RecentEntries(0)
+        """The last read or written entries."""
+        # The state including changes in memory, and how many states it is ahead of RocksDB's.
+        self._ahead: str | None = None
+        self._ahead_by = 0
 
     @property
     def state(self) -> str | None:
         """The id of the database's state; None if it is empty or unfinished."""
+        if self._ahead is not None:
+            return self._ahead
         with damage():
             state = self._database.get(_STATE)
         return state.decode() if state else None
@@ -103,14 +117,13 @@ class LocalDatabase:
             return False
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        if not keys:
-            return []
-        places = [_ENTRY + key for key in keys] if prefixed is None else prefixed(_ENTRY, [*keys])
-        with damage():
-            values: list[bytes | None] = self._database.get(places)
+        values = self.recent.get_many([*keys], functools.partial(_read, self._database))
+        self._make_room()
         return values
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        if not self.recent.leaves_alone(prefix):
+            self._settle()
         options = ReadOptions()
         lower = _ENTRY + prefix
         if (end := prefix_end(lower)) is not None:
@@ -134,6 +147,8 @@ class LocalDatabase:
         While several blocks are being written, the database has no id.  So it is discarded after a
         crash in between.
         """
+        self._settle()
+        self.recent.clear()
         held: list[EntryChange] | None = None
         for block in blocks:
             if held is not None:
@@ -142,12 +157,16 @@ class LocalDatabase:
         # The last block is written with the id only now, when the whole file has been verified.
         self._write(held or [], state)
 
-    def follow(self, before: str | None, after: str, changes: list[EntryChange]) -> None:
-        """Take note of the changes from one state to another, before they are committed."""
-
     def go_on(self, state: str) -> bool:
-        """Apply the noted changes if they lead to `state`; return whether they do."""
-        return False
+        """Apply the changes noted by `follow` if they lead to `state`; return whether they do."""
+        following, self.recent.following = self.recent.following, None
+        if following is None or (following.before, following.after) != (self.state, state):
+            return False
+        self.recent.write(following.changes)
+        self._ahead = state
+        self._ahead_by += 1
+        self._make_room()
+        return True
 
     def _write(self, changes: Iterable[EntryChange], state: str | None) -> None:
         batch = WriteBatch(raw_mode=True)
@@ -167,12 +186,15 @@ class LocalDatabase:
 
     def flush(self) -> None:
         """Write entries in memory to disk; a killed process would lose them."""
+        self._settle()
         with damage():
             self._database.flush()
         self._unflushed = 0
 
     def flush_now_and_then(self) -> None:
         """Flush if many states, or large ones, are in memory alone."""
+        if self._unflushed + self._ahead_by >= STATES_TO_FLUSH:
+            self._settle()
         if self._unflushed and (
             self._unflushed >= STATES_TO_FLUSH
             or self._database.property_int_value("rocksdb.cur-size-all-mem-tables")
@@ -192,12 +214,25 @@ class LocalDatabase:
                 time.sleep(_POLL_S)
             self._database.close()
 
+    def _make_room(self) -> None:
+        if self.recent.is_full:
+            self._settle()
+            self.recent.age()
+
     def _settle(self) -> None:
-        """Write entries that are only in memory to RocksDB; here there are none."""
+        """Write entries that are only in memory to RocksDB."""
+        if self._ahead is not None:
+            self._write(self.recent.unwritten.items(), self._ahead)
+            self.recent.unwritten = {}
+            # The number of states that were written at once.
+            self._unflushed += self._ahead_by - 1
+            self._ahead, self._ahead_by = None, 0
 
     def discard(self) -> None:
         """Close and remove the folder."""
         self.is_gone = True
+        self._ahead, self._ahead_by = None, 0
+        self.recent.clear()
         self._stop_merge()
         # The folder is removed even if a damaged database cannot be closed.
         with contextlib.suppress(Exception):
@@ -208,6 +243,15 @@ class LocalDatabase:
         if self.merge is not None:
             self.merge.stop()
             self.merge = None
+
+
+def _read(database: Rdict, keys: list[bytes]) -> list[bytes | None]:
+    if not keys:
+        return []
+    places = [_ENTRY + key for key in keys] if prefixed is None else prefixed(_ENTRY, keys)
+    with damage():
+        values: list[bytes | None] = database.get(places)
+    return values
 
 
 def _is_merging(database: Rdict, until: float) -> bool:
@@ -285,98 +329,6 @@ def prefix_end(prefix: bytes) -> bytes | None:
     return cut[:-1] + bytes([cut[-1] + 1]) if cut else None
 
 
-class _Following(NamedTuple):
-    """The changes, sorted by key, from one state to the next, with the ids of both states."""
-
-    before: str | None
-    after: str
-    changes: list[EntryChange]
-
-
-class OpenDatabase(LocalDatabase):
-    """A local database that may be some states ahead of RocksDB.
-
-    The changes that this process commits become part of it without being read again from their
-    file.  They wait in memory, and RocksDB gets the changes of many batches, with the last state's
-    id, in one write: before a scan that meets any of them, before a flush, at the end, and when
-    they are many.  A process that is killed before leaves a database that is some states behind.
-    """
-
-    def __init__(self, shard: int, path: Path, database: Any) -> None:
-        super().__init__(shard, path, database)
-        self._recent = RecentEntries(0)
-        self._following: _Following | None = None
-        # The state including changes in memory, and how many states it is ahead of RocksDB's.
-        self._ahead: str | None = None
-        self._ahead_by = 0
-
-    @property
-    def state(self) -> str | None:
-        return super().state if self._ahead is None else self._ahead
-
-    def keep_recent(self, most: int) -> None:
-        """Keep the last read or written entries in memory, about `most` bytes."""
-        self._recent.most = most
-
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        if not self._recent.most:
-            return super().get_many(keys)
-        values = self._recent.get_many([*keys], super().get_many)
-        self._make_room()
-        return values
-
-    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        if not self._recent.leaves_alone(prefix):
-            self._settle()
-        yield from super().scan(prefix, start)
-
-    def apply(self, blocks: Iterable[list[EntryChange]], state: str) -> None:
-        self._settle()
-        self._recent.clear()
-        super().apply(blocks, state)
-
-    def follow(self, before: str | None, after: str, changes: list[EntryChange]) -> None:
-        fits = size_of(changes) <= self._recent.most
-        self._following = _Following(before, after, changes) if fits else None
-
-    def go_on(self, state: str) -> bool:
-        following, self._following = self._following, None
-        if following is None or (following.before, following.after) != (self.state, state):
-            return False
-        self._recent.write(following.changes)
-        self._ahead = state
-        self._ahead_by += 1
-        self._make_room()
-        return True
-
-    def flush(self) -> None:
-        self._settle()
-        super().flush()
-
-    def flush_now_and_then(self) -> None:
-        if self._unflushed + self._ahead_by >= STATES_TO_FLUSH:
-            self._settle()
-        super().flush_now_and_then()
-
-    def discard(self) -> None:
-        self._ahead, self._ahead_by, self._following = None, 0, None
-        self._recent.clear()
-        super().discard()
-
-    def _make_room(self) -> None:
-        if self._recent.is_full:
-            self._settle()
-            self._recent.age()
-
-    def _settle(self) -> None:
-        if self._ahead is not None:
-            self._write(self._recent.unwritten.items(), self._ahead)
-            self._recent.unwritten = {}
-            # The number of states that were written at once.
-            self._unflushed += self._ahead_by - 1
-            self._ahead, self._ahead_by = None, 0
-
-
 # Another process may lock or unlock a folder between two attempts.
 _TRIES = 3
 RECENT_BYTES = 32 << 20
@@ -384,22 +336,37 @@ RECENT_BYTES = 32 << 20
 
 
 class LocalDatabases:
-    """The folders of this host's local databases for one checkpoint.
+    """The local databases of this host for one checkpoint; up to `most` stay open between batches.
+
+    The state of an open one is compared with a manifest like that of a closed one.  While it is
+    open, its folder is locked for all other processes.
 
     If another process has locked a folder, such as a worker that its driver has abandoned, a new
     folder beside it is used, and removed afterwards.  If a killed process left such a folder, it
     is removed when the shard's usual folder is next opened.
     """
 
-    keeps_open = False
-    """Whether a released database stays open for the next batch."""
-    _kind: type[LocalDatabase] = LocalDatabase
-
-    def __init__(self, root: Path, checkpoint: str) -> None:
+    def __init__(
+        self, root: Path, checkpoint: str, most: int = 0, recent_bytes: int = RECENT_BYTES
+    ) -> None:
         self._folder = root / checkpoint
+        self._recent_bytes = recent_bytes
+        self._most = most
+        # In the order of their last use.
+        self._open: dict[int, LocalDatabase] = {}
+
+    @property
+    def keeps_open(self) -> bool:
+        """Whether a released database stays open for the next batch."""
+        return self._most > 0
 
     def open(self, shard: int) -> LocalDatabase:
-        """Open the database of a shard, in whatever state it is."""
+        """Return the open database of a shard, or open it, in whatever state it is."""
+        database = self._open.pop(shard, None) or self._opened(shard)
+        database.recent.most = self._recent_bytes // (len(self._open) + 1)
+        return database
+
+    def _opened(self, shard: int) -> LocalDatabase:
         path = self._folder / f"{shard:04d}"
         private_folder(path.parent)
         try:
@@ -409,10 +376,10 @@ class LocalDatabases:
                 path = path.with_name(f"{path.name}-{uuid.uuid4().hex[:8]}")
             else:
                 shutil.rmtree(path, ignore_errors=True)
-            return self._kind(shard, path, opened(path))
+            return LocalDatabase(shard, path, opened(path))
         for stand_in in path.parent.glob(f"{path.name}-*"):
             remove_unused(stand_in)
-        return self._kind(shard, path, database)
+        return LocalDatabase(shard, path, database)
 
     def empty(self, shard: int) -> LocalDatabase:
         """Open an empty database of a shard.
@@ -431,43 +398,6 @@ class LocalDatabases:
         raise LocalDamageError(f"the folder of shard {shard} in {self._folder} cannot be emptied")
 
     def release(self, database: LocalDatabase) -> None:
-        """Close; keep the folder for the next micro-batch unless it was a temporary one."""
-        if "-" in database.path.name:
-            database.discard()
-            return
-        try:
-            database.close()
-        except LocalDamageError:
-            database.discard()
-
-
-class OpenDatabases(LocalDatabases):
-    """Local databases that stay open between batches, up to `most`.
-
-    The state of an open one is compared with a manifest like that of a closed one.  While it is
-    open, its folder is locked for all other processes.
-    """
-
-    keeps_open = True
-    _kind = OpenDatabase
-
-    def __init__(
-        self, root: Path, checkpoint: str, most: int, recent_bytes: int = RECENT_BYTES
-    ) -> None:
-        super().__init__(root, checkpoint)
-        self._recent_bytes = recent_bytes
-        self._most = most
-        # In the order of their last use.
-        self._open: dict[int, LocalDatabase] = {}
-
-    def open(self, shard: int) -> LocalDatabase:
-        """Return the open database of a shard, or open it."""
-        database = self._open.pop(shard, None) or super().open(shard)
-        assert isinstance(database, OpenDatabase)
-        database.keep_recent(self._recent_bytes // (len(self._open) + 1))
-        return database
-
-    def release(self, database: LocalDatabase) -> None:
         """Keep the database open; close the one that was used longest ago if there are many."""
         if database.is_gone:
             # The database that replaced it could not be filled, and is released.
@@ -480,12 +410,19 @@ class OpenDatabases(LocalDatabases):
         self.close(database.shard)
         self._open[database.shard] = database
         while len(self._open) > self._most:
-            super().release(self._open.pop(next(iter(self._open))))
+            self.close(next(iter(self._open)))
 
     def close(self, shard: int) -> None:
-        """Close the database of a shard, if it is open."""
-        if (database := self._open.pop(shard, None)) is not None:
-            super().release(database)
+        """Close the database of a shard, if it is open; keep its folder unless a temporary one."""
+        if (database := self._open.pop(shard, None)) is None:
+            return
+        if "-" in database.path.name:
+            database.discard()
+            return
+        try:
+            database.close()
+        except LocalDamageError:
+            database.discard()
 
     def close_all(self) -> None:
         """Close all databases."""
@@ -512,6 +449,14 @@ _OF_AN_ENTRY = 170
 _MOST_PREFIXES = 8
 
 
+class _Following(NamedTuple):
+    """The changes, sorted by key, from one state to the next, with the ids of both states."""
+
+    before: str | None
+    after: str
+    changes: list[EntryChange]
+
+
 class RecentEntries:
     """Entries by key, None for absent ones, that take about `most` bytes at most."""
 
@@ -522,6 +467,7 @@ class RecentEntries:
         self._size = 0
         self.unwritten: EntryDict = {}
         """Changes that the database does not have; they are among the young entries."""
+        self.following: _Following | None = None
         # By prefix, whether no unwritten key begins with it.
         self._alone: dict[bytes, bool] = {}
 
@@ -538,6 +484,11 @@ class RecentEntries:
             asked = keys if len(missing) == len(keys) else [keys[at] for at in missing]
             self._size += filled(self._young, keys, values, missing, read(asked))
         return values
+
+    def follow(self, before: str | None, after: str, changes: list[EntryChange]) -> None:
+        """Take note of the changes from one state to another, before they are committed."""
+        fits = size_of(changes) <= self.most
+        self.following = _Following(before, after, changes) if fits else None
 
     def leaves_alone(self, prefix: bytes) -> bool:
         """Return whether certainly no unwritten change has a key with this prefix.
@@ -568,6 +519,7 @@ class RecentEntries:
     def clear(self) -> None:
         """Forget everything, since the database has changed otherwise."""
         self._young, self._old, self._size, self.unwritten = {}, {}, 0, {}
+        self.following = None
 
 
 def _recalled(

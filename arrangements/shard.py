@@ -87,7 +87,7 @@ class Shard:
         head = Head(manifest.checkpoint, manifest.shard, manifest.version, upper, [_new_id()])
         ordered = in_order(changes)
         delta = runs.write(self._files, head, ordered, "delta", self._overlay.gone)
-        self._database.follow(manifest.state, delta.state, ordered)
+        self._database.recent.follow(manifest.state, delta.state, ordered)
         gone = {run.name for run in manifest.runs} - {run.name for run in line}
         return replace(
             manifest,

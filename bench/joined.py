@@ -48,7 +48,7 @@ import ikebana
 from ikebana.arrangements import rocks
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
-from ikebana.arrangements.rocks import OpenDatabases
+from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.shard import opened
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import Interval
@@ -104,7 +104,7 @@ class Shards(Run):
         self._folder = folder / "shards"
         self._files = [Folder.at(str(folder), "shards", f"{at:04d}") for at in range(shards)]
         recent = shards * rocks.RECENT_BYTES
-        self._databases = OpenDatabases(folder / "local", "bench", shards, recent)
+        self._databases = LocalDatabases(folder / "local", "bench", shards, recent)
         self._manifests = [Manifest("bench", at) for at in range(shards)]
 
     def state(self) -> dict[str, Any]:

@@ -23,8 +23,8 @@ serves the same shards in every batch, keeps them:
 * The *folder* of the shard's files has been made and synced.
 
 After any error, for another job (another incarnation is one), and for a batch that is already
-committed, everything of the shard is closed, and the batch goes through `run`: fence, look,
-begin.
+committed, everything of the shard is closed, and the batch is fenced, looked at and begun as the
+first one.
 """
 
 import time
@@ -36,7 +36,7 @@ import msgspec
 
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
-from ikebana.arrangements.rocks import LocalDatabases, OpenDatabases
+from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.shard import opened
 from ikebana.codecs.diff import pack_times
 from ikebana.codecs.output_messages import Ids, OutputMessage, framed
@@ -163,27 +163,11 @@ class _ShardBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class _ShardPlace:
+class ShardPlace:
     """Where a shard's files and its local database are."""
 
     files: Folder
     databases: LocalDatabases
-
-
-def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> CommitRecord:
-    """Bring one shard through one batch; see the module's description.
-
-    Raises:
-        FencedError: a newer instance of the pipeline has taken over.
-        CheckpointError: the state is not the one that the commit record before says.
-    """
-    asked = _request(job, shard, state, rows)
-    producer, decision = _begun(job, asked)
-    return (
-        decision.commit
-        if isinstance(decision, Adopt)
-        else _computed(job, producer, asked, decision)
-    )
 
 
 def _request(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> _ShardBatch:
@@ -222,31 +206,6 @@ def last_commit(job: Job, shard: int, end: int | None = None) -> CommitRecord | 
     return transactions.last_commit(connected(job.kafka), job.plan.commits_topic, shard, end)
 
 
-def _place_of(job: Job, shard: int, databases: LocalDatabases | None = None) -> _ShardPlace:
-    """The place of a shard; by default its local database is opened for a batch and closed."""
-    return _ShardPlace(
-        Folder.at(job.location, "shards", f"{shard:04d}"),
-        databases or LocalDatabases(Path(job.local), _name_of_copies(job)),
-    )
-
-
-def _name_of_copies(job: Job) -> str:
-    """Name the folder of the local databases of a checkpoint's shards."""
-    return f"{job.checkpoint}-{job.epoch}"
-
-
-def _computed(
-    job: Job,
-    producer: TransactionalProducer,
-    asked: _ShardBatch,
-    decision: Compute,
-    place: _ShardPlace | None = None,
-) -> CommitRecord:
-    """Compute a batch, and commit it."""
-    done = compute(job, asked.tick, decision.manifest, asked.records, place)
-    return _send(job, producer, done, asked.size)
-
-
 @dataclass(frozen=True, slots=True)
 class Computed:
     """A computed batch with its delta file written, and nothing of it committed."""
@@ -259,14 +218,9 @@ class Computed:
 
 
 def compute(
-    job: Job,
-    tick: Tick,
-    manifest: Manifest,
-    records: Sequence[Records],
-    place: _ShardPlace | None = None,
+    job: Job, tick: Tick, manifest: Manifest, records: Sequence[Records], place: ShardPlace
 ) -> Computed:
     """Run the kernels on the state that a manifest names, and write what they change."""
-    place = place or _place_of(job, manifest.shard)
     watch = Stopwatch()
     with opened(place.files, place.databases, manifest) as store:
         watch.lap("catch_up")
@@ -424,7 +378,7 @@ class _Open:
     job: Job
     producer: TransactionalProducer
     commit: CommitRecord
-    place: _ShardPlace
+    place: ShardPlace
 
 
 class OpenShards:
@@ -437,13 +391,13 @@ class OpenShards:
         self._most = most
         # In the order of their last use.
         self._open: dict[int, _Open] = {}
-        self._databases: tuple[tuple[str, str], OpenDatabases] | None = None
+        self._databases: tuple[tuple[str, str], LocalDatabases] | None = None
         self._failed: set[int] = set()
 
     def run(
         self, job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]
     ) -> CommitRecord:
-        """Bring one shard through one batch, as `run` does.
+        """Bring one shard through one batch; see the module's description.
 
         Raises:
             FencedError: a newer instance of the pipeline has taken over.
@@ -456,7 +410,8 @@ class OpenShards:
             done = self._run(job, asked, earlier)
         except BaseException:
             self._failed.add(shard)
-            self._close_database(shard)
+            if self._databases is not None:
+                self._databases[1].close(shard)
             raise
         self._failed.discard(shard)
         self._open[shard] = done
@@ -472,31 +427,39 @@ class OpenShards:
 
     def _run(self, job: Job, asked: _ShardBatch, earlier: _Open | None) -> _Open:
         if earlier is not None and earlier.job == job:
-            decision = computable(_holder(job, asked), asked.tick, earlier.commit, asked.manifest)
-            if decision is not None:
-                commit = _computed(job, earlier.producer, asked, decision, earlier.place)
-                return _Open(job, earlier.producer, commit, earlier.place)
+            going_on = computable(_holder(job, asked), asked.tick, earlier.commit, asked.manifest)
+            if going_on is not None:
+                return _computed(job, earlier.producer, asked, going_on, earlier.place)
         if asked.shard in self._failed:
             _stop_if_replaced(job, asked.shard)
-        place = _place_of(job, asked.shard, self._databases_of(job))
-        producer, decided = _begun(job, asked)
-        if isinstance(decided, Adopt):
-            return _Open(job, producer, decided.commit, place)
-        return _Open(job, producer, _computed(job, producer, asked, decided, place), place)
+        files = Folder.at(job.location, "shards", f"{asked.shard:04d}")
+        place = ShardPlace(files, self._databases_of(job))
+        producer, decision = _begun(job, asked)
+        if isinstance(decision, Adopt):
+            return _Open(job, producer, decision.commit, place)
+        return _computed(job, producer, asked, decision, place)
 
-    def _databases_of(self, job: Job) -> OpenDatabases:
+    def _databases_of(self, job: Job) -> LocalDatabases:
         """The databases in the folder that a job names; those of another folder are closed."""
-        folder = job.local, _name_of_copies(job)
+        folder = job.local, f"{job.checkpoint}-{job.epoch}"
         if self._databases is None or self._databases[0] != folder:
             if self._databases is not None:
                 self._databases[1].close_all()
             root, name = folder
-            self._databases = folder, OpenDatabases(Path(root), name, self._most)
+            self._databases = folder, LocalDatabases(Path(root), name, self._most)
         return self._databases[1]
 
-    def _close_database(self, shard: int) -> None:
-        if self._databases is not None:
-            self._databases[1].close(shard)
+
+def _computed(
+    job: Job,
+    producer: TransactionalProducer,
+    asked: _ShardBatch,
+    decision: Compute,
+    place: ShardPlace,
+) -> _Open:
+    """Compute a batch, and commit it."""
+    done = compute(job, asked.tick, decision.manifest, asked.records, place)
+    return _Open(job, producer, _send(job, producer, done, asked.size), place)
 
 
 def _stop_if_replaced(job: Job, shard: int) -> None:

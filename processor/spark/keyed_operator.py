@@ -21,8 +21,7 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.errors import CheckpointError
 from ikebana.processor.base import calls, processes
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, CheckpointMetadata
-from ikebana.processor.engine import task as shard_batch
-from ikebana.processor.engine.task import Job, decode_state
+from ikebana.processor.engine.task import Job, OpenShards, decode_state, encode_state
 from ikebana.processor.spark.workers import daemon, left_rows, owners
 from ikebana.processor.spark.workers.network import Done, Pickled
 from ikebana.processor.spark.workers.owners import PLACEMENT, HostAddress
@@ -92,8 +91,9 @@ class Groups:
         return done, GroupResult(_commits(done), owned=True, missed=missed)
 
     def _run_here(self, shard: int, state: bytes | None, rows: list[bytes]) -> Done:
-        commit = shard_batch.run(_job(self.job.content), shard, state, left_rows.resolve(rows))
-        return Done(shard_batch.encode_state(commit.manifest), msgspec.json.encode(commit))
+        shards = OpenShards(most=0)
+        commit = shards.run(_job(self.job.content), shard, state, left_rows.resolve(rows))
+        return Done(encode_state(commit.manifest), msgspec.json.encode(commit))
 
 
 def run_group(

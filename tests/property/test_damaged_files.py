@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
-from ikebana.arrangements.rocks import LocalDatabase, LocalDatabases, OpenDatabases
+from ikebana.arrangements.rocks import LocalDatabase, LocalDatabases
 from ikebana.arrangements.shard import Shard, entries, opened, verify
 from ikebana.errors import StateFileError
 
@@ -68,7 +68,7 @@ class Life:
         self.manifest = Manifest("ours", 0)
         self.content: Content = {}
         self.old: list[Path] = []
-        kept = OpenDatabases(self.local, "ours", 4)
+        kept = LocalDatabases(self.local, "ours", 4)
         choice = Random(1)
         for batch in range(BATCHES):
             with opened(self.files, kept, self.manifest) as shard:
@@ -179,7 +179,7 @@ def test_damage_beneath_an_open_database_is_healed_by_the_next_batch(
     choice = Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         copy = life.copied(Path(folder))
-        kept = OpenDatabases(copy.local, "ours", 4)
+        kept = LocalDatabases(copy.local, "ours", 4)
         manifest, content = copy.manifest, dict(life.content)
         for batch in range(BATCHES, BATCHES + 12):
             found = sorted(path for path in copy.local.rglob("*") if path.is_file())

@@ -17,7 +17,7 @@ from ikebana.arrangements import run, shard
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
-from ikebana.arrangements.rocks import LocalDatabases, OpenDatabases
+from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.run import RunEntry
 from ikebana.arrangements.shard import entries, opened, verify
 from ikebana.arrangements.store import Store
@@ -50,7 +50,7 @@ def test_a_shard_has_what_was_committed(
     """With the files that its manifest names, on this host and on one that has only these."""
     with tempfile.TemporaryDirectory() as path, merging_everything():
         files = Folder(fs.LocalFileSystem(), f"{path}/files")
-        local = OpenDatabases(Path(path) / "local", "ours", 2)
+        local = LocalDatabases(Path(path) / "local", "ours", 2)
         manifest, model = Manifest("ours", 0), dict[bytes, bytes]()
         for number, (changes, then) in enumerate(steps):
             after = committed(files, local, manifest, number, changes)
@@ -72,7 +72,7 @@ def test_a_shard_has_what_was_committed(
                 local.close_all()
             if then == "is lost":
                 local.close_all()
-                local = OpenDatabases(Path(path) / f"local {number}", "ours", 2)
+                local = LocalDatabases(Path(path) / f"local {number}", "ours", 2)
             verify(files, manifest)
             assert dict(entries(files, manifest)) == model
             with opened(files, local, manifest) as found:
@@ -84,7 +84,7 @@ def test_a_merge_waits_while_a_batch_runs(tmp_path: Path) -> None:
     """It reads its first entries at once, and the rest between batches."""
     with merging_everything():
         files = Folder(fs.LocalFileSystem(), f"{tmp_path}/files")
-        local = OpenDatabases(tmp_path / "local", "ours", 2)
+        local = LocalDatabases(tmp_path / "local", "ours", 2)
         manifest = Manifest("ours", 0)
         number = 0
         while (database := local.open(0)).merge is None:
@@ -122,7 +122,7 @@ def test_a_merge_that_fails_is_done_again_by_the_batch(
     monkeypatch.setattr(runs, "write", fails_beside_batches)
     with merging_everything():
         files = Folder(fs.LocalFileSystem(), f"{tmp_path}/files")
-        local = OpenDatabases(tmp_path / "local", "ours", 2)
+        local = LocalDatabases(tmp_path / "local", "ours", 2)
         manifest = Manifest("ours", 0)
         for number in range(12):
             manifest = committed(files, local, manifest, number, {b"0": b"%d" % number})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ikebana.arrangements.rocks import (
     STATES_TO_FLUSH,
     LocalDatabase,
-    OpenDatabases,
+    LocalDatabases,
     RecentEntries,
     size_of,
 )
@@ -46,7 +46,7 @@ class Copy:
 
     def __init__(self, folder: Path, most: int) -> None:
         self._folder, self._most = folder, most
-        self._databases = OpenDatabases(folder, "checkpoint", 2, most)
+        self._databases = LocalDatabases(folder, "checkpoint", 2, most)
         self.database: LocalDatabase = self._databases.open(0)
         self.held: dict[bytes, bytes] = {}
         self._states: dict[str | None, dict[bytes, bytes]] = {None: {}}
@@ -57,7 +57,7 @@ class Copy:
         match name:
             case "go on":
                 after, before = self._new_state(), database.state
-                database.follow(before, after, sorted(given.items()))
+                database.recent.follow(before, after, sorted(given.items()))
                 if database.go_on(after):
                     went_on()
                 else:
@@ -66,9 +66,9 @@ class Copy:
                 self._changed(after, given)
             case "go on elsewhere":
                 before = database.state
-                database.follow(before, "one", sorted(given.items()))
+                database.recent.follow(before, "one", sorted(given.items()))
                 assert not database.go_on("another")
-                database.follow("another", "one", sorted(given.items()))
+                database.recent.follow("another", "one", sorted(given.items()))
                 assert not database.go_on("one")
                 assert not database.go_on("one")
                 assert database.state == before
@@ -98,7 +98,7 @@ class Copy:
         database = self.database
         # As it would be on disk: closing does not write what only our memory has.
         database._database.close()
-        self._databases = OpenDatabases(self._folder, "checkpoint", 2, self._most)
+        self._databases = LocalDatabases(self._folder, "checkpoint", 2, self._most)
         self.database = self._databases.open(0)
         # It is at some state of before, as a whole.
         self.held = dict(self._states[self.database.state])
@@ -186,11 +186,11 @@ def test_what_is_kept_is_bounded() -> None:
 
 def test_a_database_that_was_discarded_is_not_kept(tmp_path: Path) -> None:
     """It says nothing of its state any more, may be closed, and another one takes its place."""
-    databases = OpenDatabases(tmp_path, "checkpoint", 2)
+    databases = LocalDatabases(tmp_path, "checkpoint", 2)
     database = databases.open(0)
     database.apply([[(b"a", b"1")]], "one")
     database.flush()
-    database.follow("one", "two", [(b"a", b"2")])
+    database.recent.follow("one", "two", [(b"a", b"2")])
     assert database.go_on("two")
     assert database.state == "two"
 
@@ -207,9 +207,9 @@ def test_a_database_that_was_discarded_is_not_kept(tmp_path: Path) -> None:
 
 def test_changes_that_are_too_many_are_not_kept(tmp_path: Path) -> None:
     """They come from their file, as in another process."""
-    databases = OpenDatabases(tmp_path, "checkpoint", 2, 1_000)
+    databases = LocalDatabases(tmp_path, "checkpoint", 2, 1_000)
     database = databases.open(0)
-    database.follow(None, "one", [(b"a", b"v" * 2_000)])
+    database.recent.follow(None, "one", [(b"a", b"v" * 2_000)])
 
     assert not database.go_on("one")
     databases.release(database)

@@ -28,7 +28,7 @@ from pyarrow import fs
 from ikebana.arrangements import manifest as manifests
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
-from ikebana.arrangements.rocks import LocalDatabase, LocalDatabases, OpenDatabases
+from ikebana.arrangements.rocks import LocalDatabase, LocalDatabases
 from ikebana.arrangements.shard import Shard, entries, opened, verify
 from ikebana.arrangements.store import Store
 from ikebana.errors import StateFileError
@@ -198,7 +198,7 @@ class ShardProtocol(RuleBasedStateMachine):
         self.files = CrashingFolder(self.folder)
         self.hosts = [LocalDatabases(self.root / f"host {host}", "checkpoint") for host in CLOSING]
         # Its folder is locked for as long as its database is open.
-        self.keeping = OpenDatabases(self.root / f"host {KEEPING}", "checkpoint", 1)
+        self.keeping = LocalDatabases(self.root / f"host {KEEPING}", "checkpoint", 1)
         self.hosts.append(self.keeping)
         self.zombies: list[Zombie] = []
         self.locks: dict[int, LocalDatabase] = {}

@@ -4,22 +4,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from confluent_kafka import Message
+
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.rows import Tick, Upserts, pack
 from ikebana.processor.base.sharding import shard_of
 from ikebana.processor.checkpoint.checkpoint import CheckpointMetadata, Logged, metadata_of
 from ikebana.processor.checkpoint.commits import CommitRecord
-from ikebana.processor.engine import task as shard_batch
-from ikebana.processor.engine.task import Job, encode_state
+from ikebana.processor.engine.task import Job, OpenShards, encode_state
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.topics.source_offset import SourceOffset
-from support.output_judge import settled
+from support.output_judge import committed, settled
 from support.pipeline_processes import create
 
-# Runs a batch of a shard as `task.run` does.
+# Runs a batch of a shard as `OpenShards.run` does.
 Way = Callable[[Job, int, bytes | None, list[bytes]], CommitRecord]
 
 SHARDS = 2
@@ -58,9 +59,7 @@ class Instances:
         self.log.append(replace_offset(start, batch=at, lower=at, upper=at + 1))
         return self.log[-1]
 
-    def run(
-        self, taken: Takeover, shard: int, batch: int, way: Way = shard_batch.run
-    ) -> CommitRecord:
+    def run(self, taken: Takeover, shard: int, batch: int, way: Way | None = None) -> CommitRecord:
         """Run one task of a batch: the shard's key gets the batch's number as its value."""
         offset = self.log[batch]
         job = Job(
@@ -91,14 +90,24 @@ class Instances:
         value = b"%d" % batch
         upserts = Upserts("changes", 0, 0, offset.lower, [KEYS[shard]], [value], [batch])
         state = self.states[shard][batch]
+        way = way or OpenShards(most=0).run
         commit = way(job, shard, state, [pack(tick), pack(upserts)])
         # Spark's state row of the batch; a replay starts from the one before.
         self.states[shard][batch + 1 :] = [encode_state(commit.manifest)]
         return commit
 
     def updates(self) -> list[tuple[bytes, bytes, dict[str, bytes]]]:
-        """What the output holds, for readers of committed records."""
-        messages = settled(self.settings.kafka["bootstrap.servers"], self.plan.outputs[0].topic)
+        """What the output holds for readers of committed records, once no transaction is open."""
+        return self._read(settled)
+
+    def updates_now(self) -> list[tuple[bytes, bytes, dict[str, bytes]]]:
+        """What the output holds for readers of committed records now."""
+        return self._read(committed)
+
+    def _read(
+        self, read: Callable[[str, str], list[Message]]
+    ) -> list[tuple[bytes, bytes, dict[str, bytes]]]:
+        messages = read(self.settings.kafka["bootstrap.servers"], self.plan.outputs[0].topic)
         return [(m.key(), m.value(), dict(m.headers() or ())) for m in messages]
 
 

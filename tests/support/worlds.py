@@ -23,6 +23,7 @@ from ikebana.processor.checkpoint.edit_description import EditDescription
 from ikebana.processor.checkpoint.next_step import Desired, Observed, StartStep, World, start
 from ikebana.processor.engine import task
 from ikebana.processor.engine.opening import KafkaWorld, Opened
+from ikebana.processor.engine.task import OpenShards
 from ikebana.processor.engine.testing.run import MemoryWorld
 from ikebana.processor.kafka import takeover
 from ikebana.processor.spark import query
@@ -210,7 +211,7 @@ class DrivenRun:
             commit = task.last_commit(self._job, shard)
             assert commit is not None
             state = task.encode_state(commit.manifest)
-            commits.append(task.run(self._job, shard, state, rows[shard]))
+            commits.append(OpenShards(most=0).run(self._job, shard, state, rows[shard]))
         if committed is None:
             Signals(self.stop).write(reports_of(commits))
         return commits

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Dropped, Manifest
+from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.run import RunEntry
 from ikebana.codecs.change import Column
 from ikebana.codecs.diff import pack_times
@@ -28,7 +29,7 @@ from ikebana.processor.checkpoint.commits import (
 )
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.engine import task
-from ikebana.processor.engine.task import Job
+from ikebana.processor.engine.task import Job, ShardPlace
 from ikebana.processor.kafka.own_topics import UnreadExchanges
 from ikebana.processor.kafka.progress_topic import closings
 from ikebana.processor.planning import outputs
@@ -169,15 +170,16 @@ def test_a_batch_keeps_the_files_of_as_many_batches_as_are_retained(tmp_path: Pa
     """R12. What a batch drops is deleted when no restorable manifest names it any more."""
     run = job(tmp_path, retained=3)
     shard = Folder.at(run.location, "shards", "0000")
+    place = ShardPlace(shard, LocalDatabases(tmp_path / "local", "ours"))
     upserts = Upserts("changes", 0, 0, 0, [b'"k"'], [b"0"], [0])
-    manifest = task.compute(run, tick(0), Manifest("ours", 0), [upserts]).manifest
+    manifest = task.compute(run, tick(0), Manifest("ours", 0), [upserts], place).manifest
     dropped, _ = shard.write("000000000001-000000000000-delta", ".run", [b"dropped"])
     manifest = replace(manifest, dropped=[Dropped(4, dropped)])
 
     there = []
     for batch in (5, 6, 7):
         upserts = Upserts("changes", 0, 0, batch, [b'"k"'], [b"%d" % batch], [batch])
-        manifest = task.compute(run, tick(batch), manifest, [upserts]).manifest
+        manifest = task.compute(run, tick(batch), manifest, [upserts], place).manifest
         there.append((dropped in shard.names(), dropped in {d.name for d in manifest.dropped}))
 
     assert there == [(True, True), (True, True), (False, False)]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Dropped, Manifest
-from ikebana.arrangements.rocks import LocalDamageError, LocalDatabases, OpenDatabases
+from ikebana.arrangements.rocks import LocalDamageError, LocalDatabases
 from ikebana.arrangements.run import EntryChange, Head, RunEntry
 from ikebana.arrangements.shard import Shard, entries, opened
 from ikebana.arrangements.store import Store
@@ -205,7 +205,7 @@ def test_a_copy_that_another_process_gave_back_is_not_built_upon(tmp_path: Path)
     """R12. A stand-in is damaged while the shard's own folder is free, with an older state."""
     files = Folder.at(str(tmp_path), "shards")
     theirs = LocalDatabases(tmp_path / "local", "ours")
-    ours = OpenDatabases(tmp_path / "local", "ours", 1)
+    ours = LocalDatabases(tmp_path / "local", "ours", 1)
     old = runs.write(files, Head("ours", 0, 0, 1, ["old"]), [(b"gone", b"1")], "delta")
     base = runs.write(files, Head("ours", 0, 0, 2, ["old", "new"]), [(b"k", b"2")], "base")
     # They hold the folder meanwhile, so we have one beside it.
