@@ -5,6 +5,9 @@
   around it: `(…) ORDER BY x LIMIT 3` becomes `SELECT * FROM (…) ORDER BY x LIMIT 3`.
 * An equality of rows compares their values, and null equals null: `(a, b) = (c, d)` becomes
   `a IS NOT DISTINCT FROM c AND b IS NOT DISTINCT FROM d`.
+* A row that is no value of the result has names: `PARTITION BY (a, b)` becomes
+  `PARTITION BY {'f0': a, 'f1': b}`, also in ORDER BY and DISTINCT ON.
+* UNION BY NAME of columns without names has DuckDB's, which are their texts.
 * `JOIN t NEAREST 2 BY DISTANCE x` becomes
   `JOIN LATERAL (SELECT * FROM t WHERE x IS NOT NULL ORDER BY x LIMIT 2) AS t ON true`.
 * `t PIVOT (sum(x) FOR c IN ('a', 'b') GROUP BY g)` becomes
@@ -62,7 +65,9 @@ def rewritten(value: Any) -> Any:
         return [rewritten(item) for item in value]
     if not isinstance(value, dict):
         return value
-    node = {name: rewritten(item) for name, item in value.items()}
+    node = {name: _with_fields(name, rewritten(item)) for name, item in value.items()}
+    if node.get("setop_type") == "UNION_BY_NAME":
+        node = {**node, "children": [*map(_with_names, children(node))]}
     if node.get("type") in _QUERIES:
         return _of_query(node)
     if node.get("ref_type") == "NEAREST" and node["right"]["type"] != "JOIN":
@@ -107,6 +112,36 @@ def _of_rows(node: Node) -> Node:
     ]
     every: Node = {name: node[name] for name in ("alias", "query_location") if name in node}
     return {**every, "class": "CONJUNCTION", "type": "CONJUNCTION_AND", "children": conditions}
+
+
+# What rows are divided and ordered by.
+_PLACES = ("partitions", "distinct_on_targets", "orders")
+
+
+def _with_fields(place: str, value: Any) -> Any:
+    """The expressions of a place; rows of those that rows are divided or ordered by have names."""
+    if place not in _PLACES:
+        return value
+    if isinstance(value, list):
+        return [_with_fields(place, each) for each in value]
+    if "null_order" in value:
+        return {**value, "expression": _with_fields(place, value["expression"])}
+    if value["class"] != "FUNCTION" or value["function_name"] != "row":
+        return value
+    values = [text_of(_with_fields(place, each["expression"])) for each in value["arguments"]]
+    fields = ", ".join(f"'f{at}': {each}" for at, each in enumerate(values))
+    return tree(f"{{{fields}}}")
+
+
+def _with_names(query: Node) -> Node:
+    """A SELECT whose columns without names have those of DuckDB."""
+    listed = [
+        each
+        if each["alias"] or each["class"] in ("COLUMN_REF", "STAR")
+        else {**each, "alias": text_of(each)}
+        for each in query.get("select_list", ())
+    ]
+    return {**query, "select_list": listed} if listed else query
 
 
 def _of_nearest(node: Node) -> Node:

@@ -200,6 +200,16 @@ SHAPES = {
         "SELECT DISTINCT ON (COLUMNS('[ad]')) a, d, e FROM u ORDER BY a, d, e",
         "SELECT a, d, e FROM u ORDER BY COLUMNS('[ade]') LIMIT 2",
     ),
+    "rows that divide and order": (
+        "SELECT a, d, row_number() OVER (PARTITION BY (a, d) ORDER BY (e, (g, d)) DESC) n FROM u",
+        "SELECT DISTINCT ON ((a, d)) a, d, e FROM u ORDER BY (a, d), ROW(e, g)",
+        "SELECT a, list(b ORDER BY (c, b)) AS l FROM t GROUP BY a ORDER BY (a, l) LIMIT 2",
+    ),
+    "columns without names by their names": (
+        "SELECT 1 UNION ALL BY NAME SELECT 999 UNION ALL BY NAME SELECT 1",
+        "SELECT a + 1, sum(b), 1 FROM t GROUP BY a UNION BY NAME SELECT sum(a), a + 1 FROM u "
+        "GROUP BY a",
+    ),
     "joins by columns of two types": (
         "SELECT x.c, y.d FROM t x JOIN u y ON x.b::DOUBLE = y.d",
         "SELECT x.c, y.e FROM t x LEFT JOIN u y ON (y.a + 1)::VARCHAR = x.a",
