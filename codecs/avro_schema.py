@@ -20,6 +20,7 @@ Sources: confluent_kafka.schema_registry (dual_schema_id_deserializer), Apicurio
 KafkaSerdeHeaders, Default4ByteIdHandler and Legacy8ByteIdHandler.
 """
 
+import re
 import struct
 from binascii import b2a_base64
 from collections.abc import Callable, Mapping, Sequence
@@ -128,6 +129,15 @@ _ID, _GUID = 0, 1
 _GUID_LENGTH = 17
 
 
+OF_GLUE = (
+    "it has the header of AWS Glue's registry, which is not read: write it by the serializer of a "
+    "registry of Confluent or Apicurio"
+)
+# A version, the kind of compression, and the schema's UUID.
+is_of_glue = re.compile(rb"\x03[\x00\x05].{16}", re.DOTALL).match
+"""Whether a message begins with the header of AWS Glue's schema registry."""
+
+
 def locate(
     framing: Framing, part: MessagePart, message: bytes, headers: Headers = None
 ) -> tuple[int | str, int]:
@@ -153,6 +163,8 @@ def locate(
     elif first == _GUID and framing == "confluent":
         if len(message) >= _GUID_LENGTH:
             return _uuid(message[1:_GUID_LENGTH]), _GUID_LENGTH
+    elif is_of_glue(message):
+        raise DecodeError(f"Avro {part}", OF_GLUE)
     else:
         raise DecodeError(f"Avro {part}", "it does not begin with the byte of a schema id")
     raise DecodeError(f"Avro {part}", "it is too short for a schema id")

@@ -50,7 +50,7 @@ from ikebana.codecs.debezium_rows import (
     unavailable_of,
 )
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.formats import ADDED_PREFIX
+from ikebana.codecs.formats import ADDED_PREFIX, OF_COCKROACH
 from ikebana.errors import ConfigError
 
 try:
@@ -279,7 +279,7 @@ class DebeziumFlat(DebeziumEvents[Image]):
             lambda name: (columns is None or name in columns) and self._is_column(name)
         )
         unavailable = unavailable_of(needs)
-        read = needs.read((*needs.key, _DELETED, *self._marks.values()))
+        read = needs.read((*needs.key, _DELETED, OF_COCKROACH, *self._marks.values()))
         self._rows = Rows(read, unavailable, needs.encodings, needs.judges)
         self._key_rows = Rows(needs.key, unavailable, needs.encodings)
         self._opening = Opening(Raw, self._rows.bare, self._rows.planned)
@@ -294,7 +294,12 @@ class DebeziumFlat(DebeziumEvents[Image]):
             if value is not None:
                 require_readable(value)
             image = None if value is None else self._rows.read(*self._opening.open(value))
-            return self._gone(key) if image is None else self._changes(image, key, None)
+            if image is None:
+                return self._gone(key)
+            mark = image.row.get(OF_COCKROACH)
+            if isinstance(mark, dict) and "resolved" in mark:
+                return Ignored("heartbeat")
+            return self._changes(image, key, None)
         except FAULTS as error:
             raise self._keys.refused(self._value, error, self._images(value), key) from None
 

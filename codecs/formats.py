@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 ADDED_PREFIX = "__"
 """The prefix of the names of fields that Debezium adds to a row."""
+OF_COCKROACH = "__crdb__"
+"""The field with metadata in rows of CockroachDB's changefeeds."""
 KeyFormat = Literal["json", "bytes", "avro", "protobuf"]
 IN_REGISTRY: tuple[KeyFormat, ...] = ("avro", "protobuf")
 """Encodings by schemas of a registry."""

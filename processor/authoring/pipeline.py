@@ -506,14 +506,24 @@ _OF_OPERATORS = {
 }
 
 
+_OF_FILES = {
+    "sinks": "deliver has the sinks, tables of a database or a lake",
+    "sources": "inputs has the topics that are read",
+}
+
+
 def _remedy_for(path: Sequence[int | str]) -> str | None:
     """What to write instead of the key at this path of the file; None if nothing is known.
 
     >>> _remedy_for(("operators", "totals", "group_by"))
     'a reduce operator has its key under by'
+    >>> _remedy_for(("sinks",))
+    'deliver has the sinks, tables of a database or a lake'
     >>> _remedy_for(("inputs", "orders", "group_by")) is None
     True
     """
+    if len(path) == 1:
+        return _OF_FILES.get(str(path[0]))
     if len(path) < 3 or path[0] != "operators":
         return None
     return _OF_OPERATORS.get(str(path[-1]).lower())

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     help="A topic to read; repeatable, for one input each.  [default: write a sample]",
 )
 @click.option(
-    "--brokers",
     "--bootstrap-servers",
+    "--brokers",
+    "brokers",
     metavar="H:P",
     envvar="IKEBANA_BOOTSTRAP_SERVERS",
     default=DEFAULT_BROKERS,
@@ -60,7 +61,7 @@ def new_command(
     """Write FILE, a first pipeline file with comments: .yaml, .sql or .py.
 
     \b
-    ikebana new orders.yaml --topic orders --brokers localhost:9092
+    ikebana new orders.yaml --topic orders --bootstrap-servers localhost:9092
     ikebana new shop.sql --topic orders --topic customers
 
     The command reads the earliest and the newest messages of each --topic, and proposes format,

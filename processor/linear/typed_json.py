@@ -2,9 +2,9 @@
 
 A type takes values that it holds without loss: BIGINT no 27.5, DECIMAL(12,2) no 1.239, DATE no
 time of day, TIME no zone.  Texts may spell numbers, as many databases' messages do, and
-BOOLEAN takes 0 and 1.  DOUBLE and FLOAT take the nearest number that they have.  A
-TIMESTAMP with an offset is that instant in UTC.  Years before 1 and after 9999 are written as in
-ISO 8601, with a sign, or as SQL writes them.
+BOOLEAN takes 0 and 1.  DOUBLE and FLOAT take the nearest number that they have, but only words as
+infinity.  A TIMESTAMP with an offset is that instant in UTC.  Years before 1 and after 9999 are
+written as in ISO 8601, with a sign, or as SQL writes them.
 
 DuckDB's own casts from JSON round, truncate, and make doubles of numbers; so a text is
 cast to its type as text, and spoilt first if that would lose anything.  A pattern recognises
@@ -130,7 +130,8 @@ def _usual(text: str, type_: SqlType) -> list[tuple[str, str]]:
     if kind in _INTEGERS:
         return [(matches(_WHOLE_NUMBER), number)]
     if kind in _FLOATS:
-        return [(matches(r"-?[0-9]+(\.[0-9]+)?"), number)]
+        # So few digits are within the greatest number of both types.
+        return [(matches(r"-?[0-9]{1,38}(\.[0-9]+)?"), number)]
     if kind == "BOOLEAN":
         return [(f"{text} IN ('true', 'false')", number)]
     if kind == "DATE":
@@ -153,7 +154,11 @@ def _scalar(text: str, type_: SqlType) -> str:
         return _unless(f"{_places(whole)} > 0", whole, kind)
     number = f"""translate({there}, '_ "', '!!')"""
     if kind in _FLOATS:
-        return f"CAST({number} AS {kind})"
+        # The words of Debezium's decimals, when these are texts.
+        word = f"replace(replace({number}, 'POSITIVE!INF', 'Inf'), 'NEGATIVE!INF', '-Inf')"
+        # DuckDB makes infinity of a number beyond the greatest.
+        digits = f"regexp_matches({number}, '[0-9]')"
+        return _unless(f"{digits} AND isinf(TRY_CAST({number} AS {kind}))", word, kind)
     if isinstance(type_, Decimal):
         # A cast to fewer digits would refuse 1e-6, since it has one digit before the point.
         wide, exact = str(Decimal(38, type_.scale)), number
@@ -407,7 +412,7 @@ def _numbers(column: JsonColumn, kind: pa.DataType) -> pa.Array | None:
         numbers = pc.cast(texts, kind)
     except pa.ArrowInvalid:
         return None
-    # A number beyond the greatest double is infinity here, but an error in SQL.
+    # A number beyond the greatest double is infinity here, and an error where SQL casts it.
     if pa.types.is_floating(kind) and pc.all(pc.is_finite(numbers)).as_py() is False:
         return None
     return numbers

@@ -455,6 +455,7 @@ _MEANING = {
     "drift": "old images unlike the state",
     "dropped table": "dropped tables, whose rows stay",
     "error dropped": "errors dropped",
+    "message": "messages without a row ignored",
     "late": "late records that count at the frontier",
     "outdated": "outdated records by their sequence, not applied",
 }

@@ -147,6 +147,163 @@ def test_flattened_rows_in_avro_that_are_marked_as_deleted_are_gone() -> None:
     assert (run.rows, run.errors) == ([{"id": 1, "doc": {"a": 1}}], [])
 
 
+def _sent(key: object, value: object) -> Sample:
+    sent, of = (None if each is None else json.dumps(each).encode() for each in (key, value))
+    return Sample(sent, of)
+
+
+def _of_mongodb(number: int, operation: str, row: dict[str, Any] | None) -> Sample:
+    token = {"_data": f"82{number}"}
+    named = {"operationType": operation, "ns": {"db": "shop", "coll": "orders"}}
+    document = {} if row is None else {"fullDocument": row}
+    of_key = {"documentKey": {"_id": "b" if row is None else row["_id"]}}
+    return _sent({"_id": token}, {"_id": token, **named, **document, **of_key})
+
+
+def _of_dynamodb(at: int, operation: str, key: str, row: dict[str, Any] | None) -> Sample:
+    image = {} if row is None else {"NewImage": row}
+    of_row = {"ApproximateCreationDateTime": at, "Keys": {"id": {"S": key}}, **image}
+    return _sent(None, {"eventName": operation, "tableName": "orders", "dynamodb": of_row})
+
+
+def _of_qlik(operation: str, row: dict[str, Any], *, within: bool) -> Sample:
+    message = {"data": row, "beforeData": None, "headers": {"operation": operation}}
+    return _sent(row["id"], {"magic": "atMSG", "message": message} if within else message)
+
+
+def _of_striim(operation: str, row: dict[str, Any]) -> Sample:
+    named = {"OperationName": operation, "TableName": "SHOP.ORDERS"}
+    return _sent(None, {"metadata": named, "data": row, "before": None})
+
+
+A, B, NEWER = {"id": 1, "n": "a"}, {"id": 2, "n": "b"}, {"id": 1, "n": "c"}
+
+
+@pytest.mark.parametrize(
+    ("samples", "row"),
+    [
+        pytest.param(
+            [
+                _of_mongodb(1, "insert", {"_id": "a", "n": 1}),
+                _of_mongodb(2, "insert", {"_id": "b", "n": 1}),
+                _of_mongodb(3, "replace", {"_id": "a", "n": 2}),
+                _of_mongodb(4, "delete", None),
+            ],
+            {"_id": "a", "n": 2},
+            id="MongoDB",
+        ),
+        pytest.param(
+            [
+                _of_dynamodb(1, "INSERT", "a", {"id": {"S": "a"}, "n": {"N": "1"}}),
+                _of_dynamodb(2, "INSERT", "b", {"id": {"S": "b"}, "n": {"N": "1"}}),
+                _of_dynamodb(4, "REMOVE", "b", None),
+                _of_dynamodb(3, "MODIFY", "b", {"id": {"S": "b"}, "n": {"N": "2"}}),
+            ],
+            {"id": {"S": "a"}, "n": {"N": "1"}},
+            id="DynamoDB, out of order",
+        ),
+        *(
+            pytest.param(
+                [
+                    _of_qlik("REFRESH", A, within=within),
+                    _of_qlik("INSERT", B, within=within),
+                    _of_qlik("UPDATE", NEWER, within=within),
+                    _of_qlik("DELETE", B, within=within),
+                ],
+                NEWER,
+                id="Qlik Replicate" + (" with its envelope" if within else ""),
+            )
+            for within in (True, False)
+        ),
+        pytest.param(
+            [
+                _of_striim("INSERT", A),
+                _of_striim("INSERT", B),
+                _of_striim("UPDATE", NEWER),
+                _of_striim("DELETE", B),
+            ],
+            NEWER,
+            id="Striim",
+        ),
+        pytest.param(
+            [
+                _sent([1], {**A, "__crdb__": {"updated": "1.0"}}),
+                _sent([2], {**B, "__crdb__": {"updated": "1.0"}}),
+                _sent(None, {"__crdb__": {"resolved": "1.0"}}),
+                _sent([1], {**NEWER, "__crdb__": {"updated": "2.0"}}),
+                _sent([2], None),
+            ],
+            NEWER,
+            id="bare rows of CockroachDB",
+        ),
+        pytest.param(
+            [
+                _sent({"id": 1}, {"op": "c", "ts_ns": 1, "after": NEWER}),
+                _sent({"id": 2}, {"op": "c", "ts_ns": 1, "after": B}),
+                _sent(None, {"resolved": "1.0"}),
+                _sent({"id": 2}, {"op": "d", "ts_ns": 2, "after": None}),
+            ],
+            NEWER,
+            id="enriched events of CockroachDB",
+        ),
+    ],
+)
+def test_what_a_producer_deletes_is_no_row(samples: list[Sample], row: dict[str, Any]) -> None:
+    """Its messages were proposed as rows themselves, so all of them stayed."""
+    run = run_of(samples)
+
+    assert (run.rows, run.errors) == ([row], [])
+
+
+def test_changes_in_avro_are_known_by_their_operations() -> None:
+    """They were rows that stayed, as the same messages in JSON are not."""
+    row = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "int"}]}
+    named = {"type": "map", "values": "string"}
+    fields = [{"name": "metadata", "type": named}, {"name": "data", "type": row}]
+    schema = {"type": "record", "name": "Event", "fields": fields}
+    samples = [
+        Sample(None, message(1, schema, {"metadata": {"OperationName": op}, "data": {"id": id_}}))
+        for op, id_ in (("INSERT", 1), ("INSERT", 2), ("DELETE", 1))
+    ]
+
+    run = run_of(samples, KnownSchemas({1: schema}))
+
+    assert run.source.value_format == "changes-avro"
+    assert (run.rows, run.errors) == ([{"id": 2}], [])
+
+
+def test_a_note_names_the_types_of_records_that_share_a_topic() -> None:
+    """A record of one replaces a record of another with its key."""
+    fields = [{"name": "id", "type": "int"}]
+    schemas = {
+        number: {"type": "record", "name": name, "fields": fields}
+        for number, name in ((1, "shop.Order"), (2, "shop.Payment"))
+    }
+    samples = [Sample(b"1", message(number, of, {"id": 1})) for number, of in schemas.items()]
+
+    notes = run_of(samples, KnownSchemas(schemas)).proposal.notes
+
+    assert any("of several types, shop.Order, shop.Payment," in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("samples", "words"),
+    [
+        pytest.param(
+            [Sample(b"1", b"\3\5" + bytes(16) + b"x")], "AWS Glue's registry", id="AWS Glue"
+        ),
+        pytest.param(
+            [_sent([1], None), _sent(None, {"__crdb__": {"resolved": "1.0"}})],
+            "cannot be read as a table",
+            id="CockroachDB's key_only",
+        ),
+    ],
+)
+def test_a_note_says_why_messages_have_no_rows(samples: list[Sample], words: str) -> None:
+    """Nothing else would say it."""
+    assert any(words in note for note in run_of(samples).proposal.notes)
+
+
 _BYTES = b64encode((12345).to_bytes(2)).decode()
 SEMANTIC = [
     ({"type": "int32", "name": "io.debezium.time.Date"}, 19753, "DATE", "2024-01-31"),

@@ -15,7 +15,7 @@ from ikebana.codecs.changes import WORDS, at, path_of
 from ikebana.codecs.column_encodings import USUAL, Schema, WhenUsual
 from ikebana.codecs.debezium_rows import PLACEHOLDER, Unavailable
 from ikebana.codecs.encodings import of_extended_json
-from ikebana.codecs.formats import FRAMES, Format, KeyFormat
+from ikebana.codecs.formats import FRAMES, OF_COCKROACH, Format, KeyFormat
 from ikebana.codecs.maxwell import ROWS, SNAPSHOT
 from ikebana.processor.authoring.proposing.kinds import (
     ColumnKind,
@@ -278,7 +278,7 @@ _OF_COCKROACH = {"after", "before", "updated", "mvcc_timestamp", "key", "topic"}
 
 def is_envelope(names: Mapping[str, Any]) -> bool:
     """Whether field names are those of an event of Debezium, or of a CockroachDB changefeed."""
-    if {"op", "source"} <= names.keys():
+    if "op" in names and names.keys() & {"source", "ts_ns"}:
         return bool(names.keys() & {"before", "after"})
     return "after" in names and names.keys() <= _OF_COCKROACH
 
@@ -318,6 +318,8 @@ def _is_flat(value: dict[str, Any]) -> bool:
     row = payload(value)
     if row.get("__op") in _OPERATIONS or row.get("__deleted") in (True, False, "true", "false"):
         return True
+    if OF_COCKROACH in row:
+        return True
     schema = value.get("schema")
     is_struct = schema is None or (isinstance(schema, dict) and schema.get("type") == "struct")
     return row is not value and len(value) == 2 and is_struct
@@ -326,7 +328,8 @@ def _is_flat(value: dict[str, Any]) -> bool:
 def _flat(value: dict[str, Any]) -> MessageEvidence:
     schema, row = schema_of(value), payload(value)
     kinds = None if schema is None else _without_added(fields_of(schema))
-    return MessageEvidence(rows=_rows([_without_added(row)], kinds))
+    image = _without_added(row)
+    return MessageEvidence(rows=_rows([image] if image else [], kinds))
 
 
 def _without_added(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -429,44 +432,65 @@ def _maxwell(value: dict[str, Any]) -> MessageEvidence:
     return MessageEvidence(table, _names(value.get("primary_key_columns")), _rows([value["data"]]))
 
 
-# Of producers that `changes` reads: fields that their messages have, and the options.
+def _envelope(fields: str, places: str, **options: str) -> tuple[set[str], Mapping[str, str]]:
+    """The fields that messages have, and the options: places and others.
+
+    The places are the fields of the operation, of the rows before and after, and of the table.
+    """
+    names = ("op", "before", "after", "table")
+    return {*fields.split()}, {**dict(zip(names, places.split(), strict=False)), **options}
+
+
+_OF_SQL = {"op_insert": "INSERT", "op_update": "UPDATE", "op_delete": "DELETE"}
+_OF_QLIK = {**_OF_SQL, "op_insert": "INSERT, REFRESH"}
+# Of producers that `changes` reads.
 _ENVELOPES: Sequence[tuple[set[str], Mapping[str, str]]] = (
     # Debezium's events in CloudEvents.
-    (
-        {"specversion", "data"},
-        {
-            "op": "iodebeziumop",
-            "before": "data.before",
-            "after": "data.after",
-            "table": "iodebeziumtable",
-        },
-    ),
+    _envelope("specversion data", "iodebeziumop data.before data.after iodebeziumtable"),
     # TiCDC's simple protocol.
-    (
-        {"commitTs", "type"},
-        {
-            "op": "type",
-            "op_insert": "INSERT",
-            "op_update": "UPDATE",
-            "op_delete": "DELETE",
-            "op_truncate": "TRUNCATE",
-            "op_ignore": "WATERMARK, BOOTSTRAP, CREATE, ALTER, RENAME, ERASE, QUERY",
-            "before": "old",
-            "after": "data",
-            "table": "table",
-        },
+    _envelope(
+        "commitTs type",
+        "type old data table",
+        **_OF_SQL,
+        op_truncate="TRUNCATE",
+        op_ignore="WATERMARK, BOOTSTRAP, CREATE, ALTER, RENAME, ERASE, QUERY",
     ),
-    (set(), {}),
+    # MongoDB's own connector.
+    _envelope(
+        "operationType ns",
+        "operationType documentKey fullDocument ns.coll",
+        op_insert="insert",
+        op_update="update, replace",
+        op_delete="delete",
+        op_ignore="create, drop, dropDatabase, invalidate, modify, rename",
+    ),
+    # DynamoDB, whose changes may come again and in another order by way of Kinesis.
+    _envelope(
+        "eventName dynamodb",
+        "eventName dynamodb.Keys dynamodb.NewImage tableName",
+        op_insert="INSERT",
+        op_update="MODIFY",
+        op_delete="REMOVE",
+        sequence="dynamodb.ApproximateCreationDateTime",
+    ),
+    # Qlik Replicate, with its envelope and without.
+    _envelope(
+        "magic message", "message.headers.operation message.beforeData message.data", **_OF_QLIK
+    ),
+    _envelope("headers data", "headers.operation beforeData data", **_OF_QLIK),
+    # Striim.
+    _envelope("metadata data", "metadata.OperationName before data metadata.TableName", **_OF_SQL),
+    _envelope("", ""),
 )
+# Old images that are the key alone.
+_KEYS_ALONE = ("documentKey", "dynamodb.Keys")
 # GoldenGate's updates have only the changed columns by default.
-_ROW_MODELLED: Sequence[tuple[set[str], Mapping[str, str]]] = (
-    (_IN_GOLDENGATE, {"op": "op_type", "table": "table", "row_image": "minimal"}),
-)
+_ROW_MODELLED = ((_IN_GOLDENGATE, {"op": "op_type", "table": "table", "row_image": "minimal"}),)
 _WORDS_OF = [f"op_{name}" for name in WORDS]
 _ANY_WORD = tuple(word for words in WORDS.values() for word in words)
 
 
-def _options_of(value: dict[str, Any]) -> Mapping[str, str] | None:
+def options_of(value: dict[str, Any]) -> Mapping[str, str] | None:
     """The options that read a message as a change; None if no field has an operation."""
     for fields, options in _ROW_MODELLED if _is_row_modelled(value) else _ENVELOPES:
         words = [word for name in _WORDS_OF for word in options.get(name, "").split(", ")]
@@ -478,11 +502,12 @@ def _options_of(value: dict[str, Any]) -> Mapping[str, str] | None:
 
 def _is_change(value: dict[str, Any]) -> bool:
     """Whether a field has an operation by its default word, or in an envelope of a producer."""
-    return _options_of(value) is not None
+    return options_of(value) is not None
 
 
-def _change(value: dict[str, Any]) -> MessageEvidence:
-    options = _options_of(value) or {}
+def change_of(value: dict[str, Any]) -> MessageEvidence:
+    """The table, the key and the rows of a message that `changes` reads, and its options."""
+    options = options_of(value) or {}
     table = str(at(value, path_of(options["table"]), "")) if "table" in options else ""
     if _is_row_modelled(value):
         row = {name: of for name, of in value.items() if name not in _OF_GOLDENGATE}
@@ -494,9 +519,12 @@ def _change(value: dict[str, Any]) -> MessageEvidence:
     images = [image for image in (before, after) if image is not ...]
     if options and not images:
         return MessageEvidence()
-    inserts = at(value, path_of(options.get("op", "op"))) in (*WORDS["insert"], "INSERT")
-    lacks_image = not inserts and not isinstance(before, dict)
-    return MessageEvidence(table, (), _rows(images or [row]), lacks_image, options=options)
+    inserts = options.get("op_insert", ", ".join(WORDS["insert"])).split(", ")
+    is_insert = at(value, path_of(options.get("op", "op"))) in inserts
+    lacks_image = not is_insert and not isinstance(before, dict)
+    alone = options.get("before") in _KEYS_ALONE and isinstance(before, dict)
+    key = tuple(before) if alone else ()
+    return MessageEvidence(table, key, _rows(images or [row]), lacks_image, options=options)
 
 
 def _is_cdcv2(value: dict[str, Any]) -> bool:
@@ -511,7 +539,7 @@ LOOKS: Mapping[Format, _Looks] = {
     "goldengate": _Looks(_is_goldengate, _goldengate),
     "dms": _Looks(_is_dms, _dms),
     "maxwell": _Looks(_is_maxwell, _maxwell),
-    "changes": _Looks(_is_change, _change),
+    "changes": _Looks(_is_change, change_of),
     "cdcv2-json": _Looks(_is_cdcv2, lambda value: MessageEvidence()),
 }
 

@@ -306,6 +306,11 @@ def _is_variable(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() == {"scale", "value"}
 
 
+def _is_of_dynamodb(value: Any) -> bool:
+    names = "S", "N", "B", "BOOL", "NULL", "M", "L", "SS", "NS", "BS"
+    return isinstance(value, dict) and len(value) == 1 and not value.keys().isdisjoint(names)
+
+
 def _is_fraction(value: Any) -> bool:
     return isinstance(value, float | Decimal)
 
@@ -323,6 +328,7 @@ _HINTS: Sequence[tuple[Callable[[Any], bool], str]] = (
         'If these are bytes: BLOB; if decimals: {type: "DECIMAL(12,2)", encoding: decimal}.',
     ),
     (_is_fraction, "If these are decimals: DECIMAL(12,2), with their digits."),
+    (_is_of_dynamodb, "A value with its type in DynamoDB: in SQL, column->>'$.S' is a text."),
     (_is_variable, "A decimal of any scale; decimal.handling.mode=string makes it readable."),
 )
 

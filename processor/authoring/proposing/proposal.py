@@ -20,7 +20,7 @@ import msgspec
 
 from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder
-from ikebana.codecs.avro_schema import Framing, Schemas, SchemaUnknown, locate
+from ikebana.codecs.avro_schema import OF_GLUE, Framing, Schemas, SchemaUnknown, is_of_glue, locate
 from ikebana.codecs.column_encodings import full_name
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import FORMATS, FRAMES, IN_REGISTRY, Format, InputTraits, KeyFormat
@@ -32,6 +32,7 @@ from ikebana.processor.authoring.proposing.formats import (
     MessageRow,
     ProposedColumn,
     Sample,
+    change_of,
     collect_evidence,
     columns_of,
     event,
@@ -41,6 +42,7 @@ from ikebana.processor.authoring.proposing.formats import (
     key_format,
     names_of_key,
     names_schema,
+    options_of,
     parsed,
     schema_of,
     value_format,
@@ -59,12 +61,12 @@ _CHANGES = ".changes"
 
 
 class RegistryEvidence(NamedTuple):
-    """The formats and rows of messages by a registry's schemas, and why some could not be read."""
+    """The formats and rows of messages by a registry's schemas, with notes on them."""
 
     form: Format
     key: KeyFormat
     seen: list[MessageEvidence]
-    unread: str = ""
+    notes: Sequence[str] = ()
 
     def of_table(self, table: str | None = None) -> Evidence:
         """The evidence of one table or of all."""
@@ -111,7 +113,17 @@ def evidence_of_avro(
     # Numbers of Java look like the ids of schemas, so keys have to be read.
     is_avro = any(its.keyed or not its.rows for its in its_seen)
     key = key_format(samples, "avro" if is_avro else "json")
-    return RegistryEvidence(form, key, its_seen, reader.unread)
+    notes = _unread(reader.unread)
+    if form == "avro" and len(reader.records) > 1:
+        notes.append(
+            f"Values are records of several types, {', '.join(sorted(reader.records))}, and a row "
+            "replaces that of its key whatever its type is."
+        )
+    return RegistryEvidence(form, key, its_seen, notes)
+
+
+def _unread(reason: str) -> list[str]:
+    return [f"Not all values could be read: {reason}."] if reason else []
 
 
 def _evidence_of_protobuf(samples: Sequence[Sample], schemas: Any) -> RegistryEvidence:
@@ -134,7 +146,7 @@ def _evidence_of_protobuf(samples: Sequence[Sample], schemas: Any) -> RegistryEv
             seen += [MessageEvidence(rows=[MessageRow(value)])] if isinstance(value, dict) else []
             if isinstance(value, dict) and is_envelope(value):
                 unread = "events of Debezium are read as changes only in JSON and Avro"
-    return RegistryEvidence("protobuf", key, seen, unread)
+    return RegistryEvidence("protobuf", key, seen, _unread(unread))
 
 
 class _Reader:
@@ -142,14 +154,15 @@ class _Reader:
         self._schemas, self._framing = schemas, framing
         self._values = AvroDecoder(schemas, framing=framing)
         self._keys = AvroDecoder(schemas, framing=framing, part="key")
-        self._kinds: dict[int | str, tuple[AvroKinds, dict[str, Any]]] = {}
+        self._kinds: dict[int | str, tuple[str, AvroKinds, dict[str, Any]]] = {}
         self.unread = ""
+        self.records: set[str] = set()
 
     def seen(self, sample: Sample) -> tuple[Format, MessageEvidence]:
         assert sample.value is not None
         try:
             number, _ = locate(self._framing, "value", sample.value, sample.headers)
-            kinds, fields = self._schema(number)
+            name, kinds, fields = self._schema(number)
             value = self._values.decode(sample.value, sample.headers)
         except (DecodeError, SchemaUnknown) as error:
             self.unread = error.reason
@@ -163,6 +176,9 @@ class _Reader:
             images = kinds.fields(fields.get("after")) or kinds.fields(fields.get("before"))
             its = event(value, {name: kinds.of(kind) for name, kind in images.items()})
             return "debezium-avro", its._replace(of_kafka=of_kafka, keyed=keyed)
+        if options_of(value):
+            return "changes-avro", change_of(value)._replace(of_kafka=of_kafka, keyed=keyed)
+        self.records.add(name)
         # A flattened row that is marked as deleted is none.
         options = {"deleted": "__deleted", "op": "__op"} if "__deleted" in fields else {}
         options = {name: of for name, of in options.items() if of in fields}
@@ -173,11 +189,12 @@ class _Reader:
             rows=[MessageRow(row, of)], of_kafka=of_kafka, keyed=keyed, options=options
         )
 
-    def _schema(self, number: int | str) -> tuple[AvroKinds, dict[str, Any]]:
+    def _schema(self, number: int | str) -> tuple[str, AvroKinds, dict[str, Any]]:
         if number not in self._kinds:
-            schema = self._schemas.parsed(number)
+            schema: Any = self._schemas.parsed(number)
             kinds = AvroKinds(schema)
-            self._kinds[number] = kinds, kinds.fields(schema)
+            name = schema.get("name", "") if isinstance(schema, dict) else ""
+            self._kinds[number] = name, kinds, kinds.fields(schema)
         return self._kinds[number]
 
     def _key(self, sample: Sample) -> Any:
@@ -267,8 +284,7 @@ def propose(
             "Name it with --registry: then format, key and columns come from there.",
         )
     of_avro = evidence_of_avro(samples, schemas, framing)
-    if of_avro.unread:
-        proposal = proposal.noting(f"Not all values could be read: {of_avro.unread}.")
+    proposal = proposal.noting(*of_avro.notes)
     proposal = replace(proposal, value=of_avro.form, key=of_avro.key)
     proposal, evidence = _of_a_table(proposal, of_avro.of_table, table)
     return _declared(proposal, evidence, samples)
@@ -320,6 +336,11 @@ def _declared(proposal: Proposal, evidence: Evidence, samples: Sequence[Sample])
     there = [sample.value for sample in samples if sample.value is not None]
     if form == "bytes":
         proposal = proposal.noting(_no_json(there))
+    if traits.kind == "changes" and not evidence.rows and len(there) < len(samples):
+        proposal = proposal.noting(
+            "No row is in the messages seen, and those without a value are deletes: "
+            "CockroachDB's envelope key_only, for one, cannot be read as a table."
+        )
     if form == "json" and there and not evidence.rows:
         proposal = proposal.noting(_no_objects(there))
     if unknown:
@@ -343,6 +364,8 @@ def _no_json(values: Sequence[bytes]) -> str:
     """Say how expressions have values that are no JSON, with one of them if they are texts."""
     end = "expressions have them as `value`, of type BLOB"
     one = next((value for value in values if parsed(value) is ...), b"")
+    if is_of_glue(one):
+        return f"A value cannot be read: {OF_GLUE}."
     try:
         text = one.decode()
     except UnicodeDecodeError:
@@ -376,7 +399,7 @@ def _keyed(
             )
         return proposal
     if traits.key_from == "either":
-        named = not evidence.keyless
+        named = not evidence.keyless and not evidence.keys
     elif traits.key_from == "message":
         named = bool(evidence.keys) and not evidence.unnamed
     else:
