@@ -16,7 +16,7 @@ from string import Template
 
 import java_peers
 
-from ikebana.processor.base.processes import find_java
+from ikebana.processor.base.machine import find_java
 from ikebana.processor.kafka import broker
 
 VERSION = "2.3.0"

@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from ikebana.processor.base.processes import find_java
+from ikebana.processor.base.machine import find_java
 
 
 def compiled(source: Path, jars: Path, folder: Path) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import java_peers
 
-from ikebana.processor.base.processes import find_java
+from ikebana.processor.base.machine import find_java
 from ikebana.processor.kafka import broker
 
 VERSION = broker.KAFKA_VERSION

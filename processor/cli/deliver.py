@@ -11,7 +11,8 @@ import click
 
 from ikebana.errors import ConfigError
 from ikebana.processor.base.log_lines import note
-from ikebana.processor.base.processes import on_signals, private_files
+from ikebana.processor.base.machine import private_files
+from ikebana.processor.base.processes import on_signals
 from ikebana.processor.base.texts import suggestion
 from ikebana.processor.cli.connection import BROKERS, CONFIG, client_settings
 from ikebana.processor.cli.http_options import address, ready_within

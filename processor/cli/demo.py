@@ -24,7 +24,8 @@ from ikebana.arrangements.update import Update, accumulate
 from ikebana.codecs import canonical
 from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.base.processes import Stopped, Stopping, folder_of, on_signals
+from ikebana.processor.base.machine import folder_of
+from ikebana.processor.base.processes import Stopped, Stopping, on_signals
 from ikebana.processor.kafka import broker, topics
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert

@@ -22,7 +22,7 @@ def prepare_command(*, shared: bool) -> None:
     It takes half a minute of CPU time and 180 MB in the cache folder.  Another version of
     Java, Spark or ikebana needs another archive.
     """
-    from ikebana.processor.base.processes import find_java
+    from ikebana.processor.base.machine import find_java
     from ikebana.processor.spark import class_archive
     from ikebana.processor.spark.child_processes import kill_session
 

@@ -13,7 +13,8 @@ import click
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.log_lines import note
-from ikebana.processor.base.processes import Stopped, on_signals, private_files
+from ikebana.processor.base.machine import private_files
+from ikebana.processor.base.processes import Stopped, on_signals
 from ikebana.processor.base.texts import suggestion
 from ikebana.processor.cli.connection import with_options, with_pipeline
 from ikebana.processor.cli.http_options import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ikebana.processor.base.log_lines import note
-from ikebana.processor.base.processes import private_files
+from ikebana.processor.base.machine import private_files
 from ikebana.processor.cli.connection import BROKERS, CONFIG, SERVED, topics_to_read
 from ikebana.processor.cli.http_options import (
     AccessOptions,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ikebana.errors import CheckpointError, ConfigError, IkebanaError, StateFileError
-from ikebana.processor.base.processes import private_files
+from ikebana.processor.base.machine import private_files
 from ikebana.processor.cli.connection import with_pipeline
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from confluent_kafka.admin import AdminClient
 
 from ikebana.arrangements.storage import private_folder
 from ikebana.errors import BrokerError, ConfigError
-from ikebana.processor.base.processes import cache_folder, find_java, folder_of, write_whole
+from ikebana.processor.base.machine import cache_folder, find_java, folder_of, write_whole
 
 # Kafka takes a folder with this file for formatted, so it is written last.
 META = "meta.properties"

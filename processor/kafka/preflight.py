@@ -21,9 +21,9 @@ from msgspec.structs import replace
 
 from ikebana.errors import AccessError, ConfigError, IkebanaError
 from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.machine import java_of
 from ikebana.processor.base.notices import Check, checked, refused
 from ikebana.processor.base.offsets import TopicInfo
-from ikebana.processor.base.processes import java_of
 from ikebana.processor.base.texts import counted, shown
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, Logged, metadata_of
 from ikebana.processor.checkpoint.describing_edits import describe

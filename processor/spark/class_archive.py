@@ -33,7 +33,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from ikebana.processor.base.processes import cache_folder, folder_of
+from ikebana.processor.base.machine import cache_folder, folder_of
 
 _folder = folder_of("pyspark")
 assert _folder is not None, "pyspark is installed with ikebana"

@@ -24,7 +24,8 @@ from ikebana.errors import IkebanaError, LostError, SparkStartError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base import calls, log_lines
 from ikebana.processor.base.fast_paths import OWNERS, FastPath, compiled_code
-from ikebana.processor.base.processes import Stopped, find_java
+from ikebana.processor.base.machine import find_java
+from ikebana.processor.base.processes import Stopped
 from ikebana.processor.linear.functions import FOLDER_VARIABLE
 from ikebana.processor.spark import class_archive, jvm
 from ikebana.processor.spark.child_processes import environment, is_this_python

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ikebana.processor.base.processes import write_whole
+from ikebana.processor.base.machine import write_whole
 from ikebana.processor.topics.batch_selection import InputsState
 from ikebana.processor.topics.input_times import ShardReports
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ikebana.errors import BrokerError, IkebanaError
-from ikebana.processor.base.processes import find_java
+from ikebana.processor.base.machine import find_java
 from ikebana.processor.kafka.broker import (
     KAFKA_VERSION,
     end_of_log,

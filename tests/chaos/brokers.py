@@ -9,7 +9,7 @@ from pathlib import Path
 
 from chaos.proxy import Proxy
 from chaos.small_disks import small
-from ikebana.processor.base.processes import find_java
+from ikebana.processor.base.machine import find_java
 from ikebana.processor.kafka.broker import Broker, free_port, jars
 
 # Transactions that time out are aborted within a second of it.

@@ -19,7 +19,7 @@ from chaos import networks
 from chaos.networks import Network
 from chaos.reassigning import reassign
 from chaos.runs import Wrong
-from ikebana.processor.base.processes import find_java
+from ikebana.processor.base.machine import find_java
 from ikebana.processor.kafka.broker import META, Broker, free_port, jars, random_id
 from support.waiting import wait_until
 

@@ -17,7 +17,7 @@ import pyspark
 from chaos import networks
 from chaos.networks import Network
 from chaos.runs import Wrong
-from ikebana.processor.base.processes import find_java
+from ikebana.processor.base.machine import find_java
 from ikebana.processor.kafka.broker import free_port
 from support.process_trees import kill, name_of
 from support.waiting import wait_until

@@ -17,7 +17,7 @@ from pathlib import Path
 from deploy import tools
 from deploy.charts import ROOT, Object, tool
 from deploy.container import Container, Image
-from ikebana.processor.base.processes import find_java
+from ikebana.processor.base.machine import find_java
 from ikebana.processor.kafka.broker import jars
 
 COMPOSE = ROOT / "deploy" / "compose.yaml"

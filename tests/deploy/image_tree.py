@@ -14,7 +14,7 @@ import pyspark
 
 from deploy.charts import ROOT
 from deploy.container import Image
-from ikebana.processor.base.processes import find_java
+from ikebana.processor.base.machine import find_java
 from support.shipped import unpack, variables_of_image, wheel
 
 _HOME = "/opt/ikebana"

@@ -16,7 +16,7 @@ from typing import Any
 from pyarrow import fs
 
 from deploy import tools
-from ikebana.processor.base.processes import find_java
+from ikebana.processor.base.machine import find_java
 from ikebana.processor.kafka.broker import fetched_once, free_port, retrieve
 from support.pipeline_processes import Pipeline
 from support.waiting import wait_until

@@ -12,7 +12,7 @@ import yaml
 
 from deploy import tools
 from deploy.charts import CHART, ROOT, tool
-from ikebana.processor.base.processes import find_java
+from ikebana.processor.base.machine import find_java
 from support.shipped import wheel
 
 DEPLOY = ROOT / "deploy"

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from ikebana.processor.base.processes import find_java
+from ikebana.processor.base.machine import find_java
 from ikebana.processor.spark import jvm
 from ikebana.processor.spark.class_archive import HOME
 from support.waiting import patient

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from ikebana.processor.base.processes import find_java
+from ikebana.processor.base.machine import find_java
 from ikebana.processor.spark import class_archive
 from support.pipeline_processes import PipelineOver, upserts
 from support.shipped import Shipped, installed

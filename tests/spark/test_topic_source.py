@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ikebana.codecs import diff
-from ikebana.processor.base.processes import find_java
+from ikebana.processor.base.machine import find_java
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.compacting import Compaction

@@ -29,7 +29,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from ikebana.processor.base.processes import find_java
+from ikebana.processor.base.machine import find_java
 from ikebana.processor.kafka.broker import Broker, free_port, jars
 from support.certificates import Authority, Certificate
 from support.waiting import wait_until

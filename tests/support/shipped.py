@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyspark
 
-from ikebana.processor.base.processes import find_java
+from ikebana.processor.base.machine import find_java
 
 ROOT = Path(__file__).resolve().parents[2]
 _HOME = "/opt/ikebana"

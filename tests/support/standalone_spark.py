@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyspark
 
-from ikebana.processor.base.processes import find_java
+from ikebana.processor.base.machine import find_java
 from support.waiting import wait_until
 
 _START_S = 120.0

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ikebana.errors import JavaError
-from ikebana.processor.base.processes import find_java, java_version
+from ikebana.processor.base.machine import find_java, java_version
 
 
 def printing(text: str) -> str:

@@ -109,6 +109,7 @@ NOT_PURE = (
     "processor/base/calls.py",
     "processor/base/listening.py",
     "processor/base/log_lines.py",
+    "processor/base/machine.py",
     "processor/base/processes.py",
     "processor/base/texts.py",
     "processor/base/notices.py",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyspark
 
-from ikebana.processor.base.processes import folder_of
+from ikebana.processor.base.machine import folder_of
 
 
 def test_a_package_is_found_where_it_is_imported_from() -> None:
@@ -18,7 +18,7 @@ def test_a_package_is_found_where_it_is_imported_from() -> None:
 def test_it_is_not_imported() -> None:
     """That may take a second."""
     script = (
-        "import sys; from ikebana.processor.base.processes import folder_of; "
+        "import sys; from ikebana.processor.base.machine import folder_of; "
         "folder_of('pyspark'); sys.exit('pyspark' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], timeout=300, check=True)

@@ -18,7 +18,7 @@ from typing import NamedTuple, Self, TypeVar
 import msgspec
 
 from ikebana.errors import LostError
-from ikebana.processor.base.processes import write_whole
+from ikebana.processor.base.machine import write_whole
 from ikebana.processor.spark.workers import network
 from ikebana.processor.spark.workers.network import (
     Ask,
