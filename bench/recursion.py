@@ -20,7 +20,7 @@ from ikebana.codecs.change import Column
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import loop
 from ikebana.processor.planning.catalog import Catalog
-from ikebana.processor.planning.plan import Reduce
+from ikebana.processor.planning.plan import Loop
 from ikebana.processor.relational.making import KnownRelations
 from ikebana.processor.relational.sql import sql_operators
 
@@ -94,14 +94,13 @@ def _program() -> tuple[loop.Program, dict[str, int]]:
         for name, of in (("edges", "ab"), ("roots", "n"))
     )
     operators = sql_operators("view", _QUERY, KnownRelations(inputs, ()))
-    (reduction,) = (each for each in operators if isinstance(each, Reduce))
-    assert reduction.loop is not None
-    named = {columns: at for at, columns in enumerate(reduction.loop.sources)}
+    (found,) = (each for each in operators if isinstance(each, Loop))
+    named = {columns: at for at, columns in enumerate(found.columns)}
     sources = {
         name: named[tuple((column, "BIGINT") for column in of)]
         for name, of in (("edges", "ab"), ("roots", "n"))
     }
-    return Catalog(inputs, operators).program(reduction), sources
+    return Catalog(inputs, operators).program(found), sources
 
 
 def _row(of: int, row: dict[str, int], time: int, diff: int) -> KeyedUpdate:

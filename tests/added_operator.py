@@ -167,9 +167,6 @@ class GreatestKind(OperatorKind[Greatest]):
     def before(self, operator: Greatest) -> Sql:
         return Sql(key=operator.by)
 
-    def problems(self, operator: Greatest, around: Around) -> Iterator[PlanProblem]:
-        yield from around.missing_collection(f"operators.{operator.name}", operator.source)
-
     def relation(self, operator: Greatest, catalog: OperatorCatalog) -> Relation:
         result = result_of((self.before(operator),), catalog.relation(operator.source).scope)
         return Relation(catalog.taking(result, lambda _: f"operators.{operator.name}.by"))

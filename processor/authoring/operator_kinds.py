@@ -48,6 +48,7 @@ from ikebana.processor.planning.plan import (
     StateMachine,
     Unread,
     Upsert,
+    reduction,
 )
 from ikebana.processor.relational import sections
 from ikebana.processor.relational.outer_joins import Outer
@@ -244,11 +245,10 @@ def readable_operators(
 
 
 def _as_reduce(section: OperatorSection, name: str, source: str) -> tuple[Operator, ...]:
-    """What `reduce` becomes; `having` becomes a linear operator after it."""
+    """What `reduce` becomes; `having` becomes a linear operator after it.  Raises: PlanError."""
     groups = f"{name}.groups" if section.having else name
-    reduce = Reduce(
-        groups, source, section.aggregates, section.by, section.function, section.total
-    )
+    written = Reduce(groups, source, section.aggregates, section.by, section.total)
+    reduce = reduction(written, section.function)
     step = Sql(where=section.having)
     return (reduce, Linear(name, groups, (step,))) if section.having else (reduce,)
 

@@ -31,6 +31,7 @@ from ikebana.processor.planning.plan import (
     StateMachine,
     Subjects,
     Upsert,
+    reduction,
 )
 
 
@@ -277,8 +278,8 @@ class Collection(Generic[Key, Value]):
         of = identifier(by) if by else "key"
         operator = name or (f"{source}_total" if total else f"{source}_by_{of}")
         all_named = {**dict(pairs(aggregates or {}, "aggregates")), **named}
-        reduce = Reduce(operator, source, tuple(all_named.items()), by, function, total)
-        return _add_operator(self.parts, reduce)
+        written = Reduce(operator, source, tuple(all_named.items()), by, total)
+        return _add_operator(self.parts, reduction(written, function))
 
     def as_of(
         self,

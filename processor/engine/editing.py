@@ -451,8 +451,6 @@ class _Filler:
         """Retract the errors of single rows in reductions that end."""
         ended = [name for name in (*branch.inlets, *branch.exchanges) if name in self._edit.gone]
         for reduction in plan.reductions:
-            if not reduction.is_of_aggregates:
-                continue
             # A concatenation of a collection with itself has each row twice.
             for _ in range(ended.count(reduction.name)):
                 aggregates = catalog_of(plan).aggregates(reduction)

@@ -25,7 +25,7 @@ from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joins.paths import Lookup
 from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.joins.stages import JoinStage, joined
-from ikebana.processor.planning.plan import Input, Plan, Reduce, WindowFunctions
+from ikebana.processor.planning.plan import Input, Loop, Plan, Reduce, WindowFunctions
 from ikebana.processor.planning.planner import Physical
 
 TITLE = "what a change comes to, about: each condition holds for half of the rows"
@@ -142,9 +142,9 @@ class _Following:
             self._done["kept"] += rows
             if isinstance(node.operator, Reduce):
                 self._done["aggregated"] += rows * len(node.operator.aggregates)
-                if node.operator.loop is not None:
-                    # One round of the loop is assumed.
-                    self._done["kept"] += rows * len(node.operator.loop.body)
+            if isinstance(node.operator, Loop):
+                # One round is assumed.
+                self._done["kept"] += rows * len(node.operator.body)
             if isinstance(node.operator, WindowFunctions):
                 # Each touched row is retracted and inserted again.
                 more = rows * operators.rows_touched(node.operator)

@@ -53,6 +53,7 @@ from ikebana.processor.planning.plan import (
     Operator,
     Plan,
     Reduce,
+    ReduceRows,
     StateMachine,
     Upsert,
     WindowFunctions,
@@ -94,22 +95,22 @@ def _machine(operator: StateMachine) -> list[str]:
 
 
 def _reduce(operator: Reduce) -> list[str]:
-    by = [] if operator.by is None else [f"by: {one_line(operator.by)}"]
-    by += ["total: true"] * operator.total
     named = [f"{name}: {one_line(text)}" for name, text in operator.aggregates]
-    if operator.function is not None:
-        named = [f"function: {printable(name_of(operator.function))}"]
-    if operator.loop is not None:
-        named = _looped(operator.loop)
-    return [f"reduce: {operator.source}", *by, *named]
+    return [*_by_key(operator), *["total: true"] * operator.total, *named]
+
+
+def _by_key(operator: Reduce | ReduceRows) -> list[str]:
+    by = [] if operator.by is None else [f"by: {one_line(operator.by)}"]
+    return [f"reduce: {operator.source}", *by]
 
 
 def _looped(loop: Loop) -> list[str]:
     kinds = Counter(_WITHIN[type(each)] for each in loop.body)
     body = ", ".join(counted(count, kind) for kind, count in kinds.items())
     return [
+        f"loop: {loop.source}",
         f"recursive: {counted(len(loop.variables), 'collection')} over "
-        f"{counted(len(loop.sources), 'source')}, in at most {loop.rounds:,} rounds",
+        f"{counted(len(loop.columns), 'source')}, in at most {loop.rounds:,} rounds",
         f"  in each round: {body}",
     ]
 
@@ -117,13 +118,9 @@ def _looped(loop: Loop) -> list[str]:
 _WITHIN = {Linear: "step", Concat: "sum", Reduce: "group", DeltaJoin: "join"}
 
 
-def _reduced(operator: Reduce) -> str:
-    if operator.loop is not None:
-        where = "all in one shard" if operator.key == TOTAL_KEY else "by key"
-        return f"the rows of the recursion by the rounds in which they change, {where}"
-    if operator.function is not None:
-        return "all rows of each key, and what its function gives of them"
-    return "the results of each key, and what they need"
+def _loop_state(loop: Loop) -> str:
+    where = "all in one shard" if loop.by == TOTAL_KEY else "by key"
+    return f"the rows of the recursion by the rounds in which they change, {where}"
 
 
 class GraphPart(NamedTuple):
@@ -568,6 +565,8 @@ _WRITTEN: Mapping[type, Callable[[Any], list[str]]] = {
     Concat: lambda operator: [f"concat: {', '.join(operator.sources)}"],
     StateMachine: _machine,
     Reduce: _reduce,
+    ReduceRows: lambda o: [*_by_key(o), f"function: {printable(name_of(o.function))}"],
+    Loop: _looped,
     WindowFunctions: _windows_written,
     DeltaJoin: _join_written,
     AsOfJoin: _join_written,
@@ -575,6 +574,8 @@ _WRITTEN: Mapping[type, Callable[[Any], list[str]]] = {
 _TEXTS: Mapping[type, Callable[[Any], str]] = {
     Upsert: lambda _: "the current value of each key",
     StateMachine: lambda _: "the states of each key's machine",
-    Reduce: _reduced,
+    Reduce: lambda _: "the results of each key, and what they need",
+    ReduceRows: lambda _: "all rows of each key, and what its function gives of them",
+    Loop: _loop_state,
     WindowFunctions: _windows_state,
 }

@@ -24,7 +24,7 @@ Sources of the method: F. McSherry, D. Murray, R. Isaacs, M. Isard: "Differentia
 CIDR 2013; the crate `differential-dataflow` (`iterate`).
 """
 
-# Decision (a recursion is a reduction with a loop): Rounds run in the batch that closes their
+# Decision (a recursion runs within a batch): Rounds run in the batch that closes their
 # time, in one shard; over exchanges each round would take a micro-batch. A join in a loop is no
 # delta path: a row of an early round meets older ones of later rounds.
 

@@ -3,8 +3,7 @@
 `avg(dep_delay)` is the aggregate `avg` of a SQL expression over one row.  A select before
 the reduction evaluates all arguments; it is a linear step like any other, so it is fused
 and pushed down.  The kernel gets kinds of aggregates and names of fields.  Two arguments, as of
-`corr(y, x)`, are one field with a pair of doubles.  A reduction by a function or a loop
-has no arguments, and its step leaves rows as they are.
+`corr(y, x)`, are one field with a pair of doubles.
 """
 
 import re
@@ -22,7 +21,7 @@ from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.user_calls import field_of
 from ikebana.processor.linear.functions import FunctionError
 from ikebana.processor.linear.json_text import BLOB, INSTANTS, JSON, WHOLE, compares_as_data
-from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
+from ikebana.processor.linear.scope import ExpressionError, Scope
 from ikebana.processor.linear.sql_functions import function_of, short_name
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import text_of, tree
@@ -30,8 +29,6 @@ from ikebana.processor.planning.plan import Reduce
 
 _CALL = re.compile(r"\s*([a-z_][a-z_0-9]*)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
 _USER_CALL = re.compile(r'\s*"((?:[^"]|"")+)"\s*\((.*)\)\s*', re.DOTALL)
-# The columns of a loop's input and result rows: the number of a collection, and its row.
-OF, ROW = "of", "row"
 _TOP = re.compile(r"\s*([0-9]+)\s*,(.*)", re.DOTALL)
 _DISTINCT = re.compile(r"\s*distinct\b(.*)", re.DOTALL | re.IGNORECASE)
 
@@ -45,17 +42,19 @@ class AggregateError(Exception):
 
 
 class ArrangedReduction(NamedTuple):
-    """A reduction as it runs: the step for its arguments, and aggregates over its fields."""
+    """A reduction as it runs: the step for its arguments, and aggregates over its fields.
+
+    `problems` are those of other aggregates, as pairs (name, reason).
+    """
 
     step: Sql
     aggregates: tuple[Aggregate, ...]
+    problems: tuple[tuple[str, str], ...]
 
 
 @lru_cache(maxsize=64)
 def split_reduction(reduction: Reduce) -> ArrangedReduction:
-    """Split a reduction into step and aggregates.  Raises: AggregateError, with all faults."""
-    if not reduction.is_of_aggregates:
-        return ArrangedReduction(Sql(key=reduction.key), ())
+    """Split a reduction into step and aggregates."""
     arguments: dict[str, str] = {}
     aggregates = []
     problems: list[tuple[str, str]] = []
@@ -72,10 +71,9 @@ def split_reduction(reduction: Reduce) -> ArrangedReduction:
         aggregates.append(
             Aggregate(name, parsed.kind, field, parsed.limit, is_distinct=parsed.is_distinct)
         )
-    if problems:
-        raise AggregateError(*problems)
     select = tuple((field, text) for text, field in arguments.items())
-    return ArrangedReduction(Sql(select=select, key=reduction.key), tuple(aggregates))
+    step = Sql(select=select, key=reduction.key)
+    return ArrangedReduction(step, tuple(aggregates), tuple(problems))
 
 
 def in_order_of_types(
@@ -162,20 +160,6 @@ def _is_number(kind: str) -> bool:
 
 def _may_be_number(kind: str) -> bool:
     return kind in (JSON, "VARIANT", '"NULL"') or _is_number(kind)
-
-
-def result_scope(reduction: Reduce, before: Scope) -> Scope:
-    """The scope of a reduction's results, given the scope after its arguments' step."""
-    if reduction.loop is not None:
-        return Scope({OF: "INTEGER", ROW: JSON, KEY: before.types[KEY], VALUE: JSON})
-    if reduction.function is not None:
-        # The results of a function have no declared types.
-        return Scope({KEY: before.types[KEY], VALUE: JSON}, open=True)
-    types = {
-        each.name: each.traits.type or before.types.get(each.field, JSON)
-        for each in split_reduction(reduction).aggregates
-    }
-    return Scope({**types, KEY: before.types[KEY], VALUE: JSON})
 
 
 class Parsed(NamedTuple):

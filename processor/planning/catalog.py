@@ -105,7 +105,7 @@ class Catalog:
         while waiting:
             at, has_sources = waiting.pop()
             if has_sources:
-                for source in self._sources(at):
+                for source in self.sources(at):
                     if source not in self._relations:
                         # It reads itself.
                         self._relations[source] = _UNKNOWN
@@ -114,7 +114,7 @@ class Catalog:
             elif at not in self._relations and at not in begun:
                 begun.add(at)
                 waiting.append((at, True))
-                waiting += ((source, False) for source in reversed(self._sources(at)))
+                waiting += ((source, False) for source in reversed(self.sources(at)))
         return self._relations[name]
 
     def is_sound(self, name: str) -> bool:
@@ -162,11 +162,9 @@ class Catalog:
         """
         return self._once(reduction.name, aggregates_of, lambda: aggregates_of(reduction, self))
 
-    def program(self, reduction: Reduce) -> Program:
-        """The program of a reduction's loop."""
-        assert reduction.loop is not None, reduction.name
-        loop = reduction.loop
-        return self._once(reduction.name, program, lambda: program(reduction, self.within(loop)))
+    def program(self, loop: Loop) -> Program:
+        """The program of a loop."""
+        return self._once(loop.name, program, lambda: program(loop, self.within(loop)))
 
     def within(self, loop: Loop) -> "Catalog":
         """The catalog of the collections within a loop."""
@@ -201,7 +199,7 @@ class Catalog:
     def _relations_of(self, join: Join) -> dict[str, Relation]:
         return {each.relation: self.relation(each.relation) for each in join.inputs}
 
-    def _sources(self, name: str) -> tuple[str, ...]:
+    def sources(self, name: str) -> tuple[str, ...]:
         """The collections that an operator reads, if there is one of that name."""
         operator = self.operators.get(name)
         if operator is None or kind_of(operator).reads_rows:
@@ -217,7 +215,7 @@ class Catalog:
         elif is_whole := source is not None and source.is_collection:
             relation = Relation(self.rows(name), source.unique, source.size)
         is_faulty = not is_whole or len(self.faults) > count
-        if is_faulty or not self._faulty.isdisjoint(self._sources(name)):
+        if is_faulty or not self._faulty.isdisjoint(self.sources(name)):
             self._faulty.add(name)
         return relation if is_whole else _UNKNOWN
 

@@ -61,6 +61,10 @@ class OperatorCatalog(Protocol):
         """The relation of a collection; unknown if the collection is missing, or reads itself."""
         ...
 
+    def sources(self, name: str) -> tuple[str, ...]:
+        """The collections that an operator reads, if there is one of that name."""
+        ...
+
     def examined(self, join: Join) -> Examined:
         """An analysed join, perhaps with problems."""
         ...
@@ -69,8 +73,8 @@ class OperatorCatalog(Protocol):
         """The aggregates of a reduction.  Raises: AggregateError, if one has a problem."""
         ...
 
-    def program(self, reduction: Reduce) -> Program:
-        """The program of a reduction's loop."""
+    def program(self, loop: Loop) -> Program:
+        """The program of a loop."""
         ...
 
     def within(self, loop: Loop) -> "OperatorCatalog":
@@ -205,6 +209,11 @@ class OperatorKind(Generic[O_contra]):
                 "nothing would bring it what it reads"
             )
 
+    @property
+    def section(self) -> str:
+        """The key in the pipeline file under which it names what it reads."""
+        return self.label.replace(" ", "_")
+
     def part(self, operator: O_contra) -> PartKind | None:
         """The part that has the whole collection of the operator; None if there is none.
 
@@ -227,19 +236,19 @@ class OperatorKind(Generic[O_contra]):
         return ()
 
     def before(self, operator: O_contra) -> Sql:
-        """The step that makes the key by which it reads rows, if `makes_key`.
-
-        Raises: AggregateError, if a mistake prevents it.
-        """
+        """The step that makes the key by which it reads rows, if `makes_key`."""
         raise NotImplementedError
 
     def single_valued(self, operator: O_contra) -> bool:
         """Whether its collection has at most one value for each key."""
         return False
 
-    def problems(self, operator: O_contra, around: Around) -> Iterator[PlanProblem]:
-        """Its problems apart from SQL: names, references, functions."""
-        raise NotImplementedError
+    def problems(self, operator: Any, around: Around) -> Iterator[PlanProblem]:
+        """Its problems apart from SQL and functions: names, references."""
+        for source in self.sources(operator):
+            yield from around.missing_collection(
+                f"operators.{operator.name}.{self.section}", source
+            )
 
     def keys(
         self, operator: O_contra, keyed: Callable[[str], Keyed], types: Mapping[str, str]

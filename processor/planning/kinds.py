@@ -21,21 +21,19 @@ from ikebana.processor.kernels import (
     upsert,
     window_functions,
 )
-from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.state_machine import Event, Machine
 from ikebana.processor.kernels.window_functions import ORDER, SHOWN, Window
 from ikebana.processor.kernels.window_values import PATTERN, RANKS, FrameBound, WindowFunction
-from ikebana.processor.linear.chain import Named, StepProblem, consolidated, result_of
-from ikebana.processor.linear.functions import FunctionError, function_named
-from ikebana.processor.linear.json_text import JSON, quoted
+from ikebana.processor.linear.chain import Named, StepProblem, StepsResult, consolidated, result_of
+from ikebana.processor.linear.functions import function_named
+from ikebana.processor.linear.json_text import BLOB, JSON, quoted
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
 from ikebana.processor.linear.syntax import conjuncts, tree
 from ikebana.processor.planning.aggregates import (
     AggregateError,
     in_order_of_types,
-    result_scope,
     split_reduction,
 )
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, Join, section_of
@@ -45,14 +43,16 @@ from ikebana.processor.planning.kind import (
     OperatorCatalog,
     OperatorKind,
 )
-from ikebana.processor.planning.loops import loop_problems
+from ikebana.processor.planning.loops import OF, ROW, loop_problems
 from ikebana.processor.planning.plan import (
     TOTAL_KEY,
     Concat,
     Linear,
+    Loop,
     Operator,
     PlanProblem,
     Reduce,
+    ReduceRows,
     StateMachine,
     Upsert,
     WindowFunctions,
@@ -123,13 +123,6 @@ class StateMachineKind(OperatorKind[StateMachine]):
             yield place, f"reads events in {events}; {name!r} is in {source.value_format}"
         elif source.is_collection:
             yield place, f"reads events; {name!r} is a collection, by its mode"
-        for part in ("step", "view", "migrate"):
-            function = getattr(operator, part)
-            if function is not None:
-                try:
-                    function_named(function)
-                except FunctionError as error:
-                    yield f"{path}.{part}", str(error)
         if operator.version < 1:
             yield f"{path}.version", "must be at least 1"
 
@@ -187,10 +180,6 @@ class LinearKind(OperatorKind[Linear]):
     def steps(self, operator: Linear) -> tuple[Named, ...]:
         return tuple((operator.name, step) for step in operator.steps)
 
-    def problems(self, operator: Linear, around: Around) -> Iterator[PlanProblem]:
-        path = f"operators.{operator.name}.linear"
-        yield from around.missing_collection(path, operator.source)
-
     def relation(self, operator: Linear, catalog: OperatorCatalog) -> Relation:
         path = f"operators.{operator.name}"
 
@@ -226,11 +215,9 @@ class ConcatKind(OperatorKind[Concat]):
         return msgspec.structs.replace(operator, sources=tuple(map(named, operator.sources)))
 
     def problems(self, operator: Concat, around: Around) -> Iterator[PlanProblem]:
-        path = f"operators.{operator.name}.concat"
         if not operator.sources:
-            yield path, "at least one operator is needed"
-        for source in operator.sources:
-            yield from around.missing_collection(path, source)
+            yield f"operators.{operator.name}.concat", "at least one operator is needed"
+        yield from super().problems(operator, around)
 
     def relation(self, operator: Concat, catalog: OperatorCatalog) -> Relation:
         sources = [catalog.relation(name) for name in operator.sources]
@@ -275,69 +262,32 @@ class ReduceKind(OperatorKind[Reduce]):
     """A root by a key that a step before it makes, with the arguments of its aggregates."""
 
     label = "reduce"
-    parts = (reduce.PART, reduce_rows.PART, loop.PART)
+    parts = (reduce.PART,)
     sql = ("aggregates", "by")
-
-    def part(self, operator: Reduce) -> PartKind:
-        if operator.loop is not None:
-            return loop.PART
-        return reduce.PART if operator.function is None else reduce_rows.PART
 
     def before(self, operator: Reduce) -> Sql:
         return split_reduction(operator).step
 
     def single_valued(self, operator: Reduce) -> bool:
-        # A function or a loop may give several values.
-        return operator.is_of_aggregates
+        return True
 
     def problems(self, operator: Reduce, around: Around) -> Iterator[PlanProblem]:
+        yield from super().problems(operator, around)
         path = f"operators.{operator.name}"
-        yield from around.missing_collection(f"{path}.reduce", operator.source)
         of_aggregates = f"{path}.aggregates"
         if operator.total and operator.by is not None:
             yield f"{path}.by", "a total is of all rows, and has no other key"
-        if operator.loop is not None:
-            if operator.aggregates or operator.function is not None:
-                yield f"{path}.loop", "a reduction by a loop has no aggregates and no function"
-            return
-        if operator.total and operator.function is not None:
-            yield (
-                f"{path}.function",
-                "a function is not called without rows; total is of aggregates",
-            )
-        if operator.function is not None:
-            if operator.aggregates:
-                yield of_aggregates, "a reduction has aggregates or a function, not both"
-            try:
-                function_named(operator.function)
-            except FunctionError as error:
-                yield f"{path}.function", str(error)
-            return
         if not operator.aggregates:
             yield of_aggregates, "at least one is needed, or a function"
         for name, count in Counter(name for name, _ in operator.aggregates).items():
             if count > 1:
                 yield f"{of_aggregates}.{name}", f"the name is used {count} times"
-        try:
-            split_reduction(operator)
-        except AggregateError as error:
-            for name, problem in error.problems:
-                yield f"{of_aggregates}.{name}", problem
+        for name, problem in split_reduction(operator).problems:
+            yield f"{of_aggregates}.{name}", problem
 
     def relation(self, operator: Reduce, catalog: OperatorCatalog) -> Relation:
         path = f"operators.{operator.name}"
-        if operator.loop is not None:
-            for problem in loop_problems(operator.loop, catalog):
-                catalog.tell(f"{path}.loop", problem)
-        readable, wrong = operator, set()
-        try:
-            split_reduction(operator)
-        except AggregateError as error:
-            # Their problems are reported already.
-            wrong = {name for name, _ in error.problems}
-            sound = tuple(each for each in operator.aggregates if each[0] not in wrong)
-            readable = msgspec.structs.replace(operator, aggregates=sound)
-        step, aggregates = split_reduction(readable)
+        _, aggregates, problems = split_reduction(operator)
 
         def place(at: StepProblem) -> str:
             if not at.part.startswith("select."):
@@ -346,10 +296,7 @@ class ReduceKind(OperatorKind[Reduce]):
             name = next(each.name for each in aggregates if each.field == field)
             return f"{path}.aggregates.{name}"
 
-        befores = [
-            catalog.taking(result_of((step,), scope), place)
-            for scope in catalog.relation(operator.source).scopes
-        ]
+        befores = [catalog.taking(each, place) for each in _rows_read(operator, catalog)]
         unknown_of = {
             name for before in befores for name in before.types if before.types[name] == UNKNOWN
         }
@@ -359,35 +306,85 @@ class ReduceKind(OperatorKind[Reduce]):
         except AggregateError as error:
             for name, problem in error.problems:
                 catalog.tell(f"{path}.aggregates.{name}", problem)
-        results = result_scope(readable, befores[0])
-        types = {**results.types, **dict.fromkeys(wrong, UNKNOWN)}
-        unique = ((KEY,),) if self.single_valued(operator) else ()
-        return Relation(replace(results, types=types), unique)
+        read = befores[0].types
+        types = {each.name: each.traits.type or read.get(each.field, JSON) for each in aggregates}
+        types |= {name: UNKNOWN for name, _ in problems}
+        return Relation(Scope({**types, KEY: read[KEY], VALUE: JSON}), ((KEY,),))
 
     def step(self, operator: Reduce, batch: OperatorBatch, catalog: OperatorCatalog) -> None:
-        name, interval, arrived = operator.name, batch.interval, batch.arrived()
-        if operator.loop is not None:
-            program = catalog.program(operator)
-            changes = loop.step(batch.part(loop.PART), arrived, interval, program, name)
-        elif operator.function is None:
-            part, aggregates = batch.part(reduce.PART), catalog.aggregates(operator)
-            total = TOTAL_KEY.encode() if operator.total else None
-            always = total if total is not None and batch.owns(total) else None
-            changes = reduce.step(part, arrived, interval, aggregates, name, always)
-        else:
-            part, function = batch.part(reduce_rows.PART), function_named(operator.function)
-            changes = reduce_rows.step(part, arrived, interval, function, name)
-        batch.emit(changes.updates, changes.errors)
+        part, aggregates = batch.part(reduce.PART), catalog.aggregates(operator)
+        total = TOTAL_KEY.encode() if operator.total else None
+        always = total if total is not None and batch.owns(total) else None
+        interval, arrived = batch.interval, batch.arrived()
+        batch.emit(*reduce.step(part, arrived, interval, aggregates, operator.name, always))
+
+
+def _rows_read(
+    operator: Reduce | ReduceRows | Loop | WindowFunctions, catalog: OperatorCatalog
+) -> list[StepsResult]:
+    """The scopes of the rows that an operator reads, after the step before it."""
+    step = kind_of(operator).before(operator)
+    return [result_of((step,), scope) for scope in catalog.relation(operator.source).scopes]
+
+
+class ReduceRowsKind(OperatorKind[ReduceRows]):
+    """A root by a key; its results have no declared types, and a key may have several."""
+
+    label = "reduce"
+    parts = (reduce_rows.PART,)
+    sql = ("by",)
+
+    def before(self, operator: ReduceRows) -> Sql:
+        return Sql(key=operator.by)
+
+    def relation(self, operator: ReduceRows, catalog: OperatorCatalog) -> Relation:
+        path = f"operators.{operator.name}"
+        rows = _rows_read(operator, catalog)
+        befores = [catalog.taking(each, lambda _: f"{path}.by") for each in rows]
+        for part, word, setting, remedy in (
+            (KEY, "key", "by", "make a key in JSON of it here"),
+            (VALUE, "value", "reduce", "make values in JSON of them by a select before"),
+        ):
+            if any(before.types[part] == BLOB for before in befores):
+                problem = f"a function is not given a {word} in bytes; {remedy}"
+                catalog.tell(f"{path}.{setting}", problem)
+        return Relation(Scope({KEY: befores[0].types[KEY], VALUE: JSON}, open=True))
+
+    def step(self, operator: ReduceRows, batch: OperatorBatch, catalog: OperatorCatalog) -> None:
+        part, function = batch.part(reduce_rows.PART), function_named(operator.function)
+        arrived = batch.arrived()
+        batch.emit(*reduce_rows.step(part, arrived, batch.interval, function, operator.name))
+
+
+class LoopKind(OperatorKind[Loop]):
+    """A root by a key; its results are rows of variables."""
+
+    label = "loop"
+    parts = (loop.PART,)
+
+    def before(self, operator: Loop) -> Sql:
+        return Sql(key=operator.by)
+
+    def relation(self, operator: Loop, catalog: OperatorCatalog) -> Relation:
+        for problem in loop_problems(operator, catalog):
+            catalog.tell(f"operators.{operator.name}.loop", problem)
+        key = _rows_read(operator, catalog)[0].scope.types[KEY]
+        return Relation(Scope({OF: "INTEGER", ROW: JSON, KEY: key, VALUE: JSON}))
+
+    def step(self, operator: Loop, batch: OperatorBatch, catalog: OperatorCatalog) -> None:
+        part, program = batch.part(loop.PART), catalog.program(operator)
+        batch.emit(*loop.step(part, batch.arrived(), batch.interval, program, operator.name))
 
 
 def aggregates_of(operator: Reduce, catalog: OperatorCatalog) -> tuple[Aggregate, ...]:
     """The aggregates of a reduction, with the orders of their arguments' types.
 
-    Raises: AggregateError, if an argument cannot be ordered.
+    Raises: AggregateError, if one has a problem.
     """
-    step, aggregates = split_reduction(operator)
-    scopes = catalog.relation(operator.source).scopes
-    return in_order_of_types(aggregates, [result_of((step,), scope).scope for scope in scopes])
+    _, aggregates, problems = split_reduction(operator)
+    if problems:
+        raise AggregateError(*problems)
+    return in_order_of_types(aggregates, [each.scope for each in _rows_read(operator, catalog)])
 
 
 class WindowFunctionsKind(OperatorKind[WindowFunctions]):
@@ -399,21 +396,11 @@ class WindowFunctionsKind(OperatorKind[WindowFunctions]):
     def before(self, operator: WindowFunctions) -> Sql:
         return _split(operator).step
 
-    def problems(self, operator: WindowFunctions, around: Around) -> Iterator[PlanProblem]:
-        path = f"operators.{operator.name}.window_functions"
-        yield from around.missing_collection(path, operator.source)
-
     def relation(self, operator: WindowFunctions, catalog: OperatorCatalog) -> Relation:
         path = f"operators.{operator.name}"
-        step, functions = _split(operator)
-
-        def place(at: StepProblem) -> str:
-            return f"{path}.{at.part}"
-
-        befores = [
-            catalog.taking(result_of((step,), scope), place)
-            for scope in catalog.relation(operator.source).scopes
-        ]
+        functions = _split(operator).functions
+        rows = _rows_read(operator, catalog)
+        befores = [catalog.taking(each, lambda at: f"{path}.{at.part}") for each in rows]
         types = befores[0].types
         if UNKNOWN not in types.values():
             try:
@@ -474,9 +461,7 @@ def window_of(operator: WindowFunctions, catalog: OperatorCatalog) -> Window:
 
     Raises: AggregateError, if rows or an argument cannot be ordered.
     """
-    step, _ = _split(operator)
-    scopes = catalog.relation(operator.source).scopes
-    return _window(operator, [result_of((step,), scope).scope for scope in scopes])
+    return _window(operator, [each.scope for each in _rows_read(operator, catalog)])
 
 
 def _window(operator: WindowFunctions, befores: Sequence[Scope]) -> Window:
@@ -599,6 +584,8 @@ KINDS: Mapping[type, OperatorKind[Any]] = {
     Linear: LinearKind(),
     Concat: ConcatKind(),
     Reduce: ReduceKind(),
+    ReduceRows: ReduceRowsKind(),
+    Loop: LoopKind(),
     WindowFunctions: WindowFunctionsKind(),
     DeltaJoin: JoinKind("where", "select", "key"),
     AsOfJoin: JoinKind("on", "select", "key"),

@@ -41,6 +41,9 @@ from ikebana.processor.planning.plan import (
     WindowFunctions,
 )
 
+# The columns of a loop's input and result rows: the number of a collection, and its row.
+OF, ROW = "of", "row"
+
 
 def source_name(number: int) -> str:
     """The name by which a loop's body reads a source."""
@@ -54,7 +57,7 @@ def variable_name(number: int) -> str:
 
 def collections(loop: Loop) -> Iterator[Input]:
     """The sources and the variables of a loop, as the inputs of its body."""
-    named = [(source_name(at), columns) for at, columns in enumerate(loop.sources)]
+    named = [(source_name(at), columns) for at, columns in enumerate(loop.columns)]
     named += [(variable_name(at), each.columns) for at, each in enumerate(loop.variables)]
     for name, columns in named:
         yield variable(name, columns)
@@ -73,15 +76,13 @@ def why_not_in_loop(operator: Operator) -> str | None:
             return "rows that come and go in time cannot be within a recursion: let it read a view"
         case Linear(steps=steps) if any(isinstance(step, Call) for step in steps):
             return "a step in Python cannot be within a recursion"
-        case Reduce(loop=Loop()):
+        case Loop():
             return "a recursion within another one that it reads is not supported"
         case Reduce(total=True):
             return (
                 "an aggregate without GROUP BY has a row where there is none to read, which is "
                 "not supported within a recursion: write GROUP BY"
             )
-        case Reduce(function=function) if function is not None:
-            return "a function cannot be within a recursion"
         case WindowFunctions():
             return "window functions cannot be within a recursion: write them over its result"
         case Linear() | Concat() | Reduce() | DeltaJoin():
@@ -111,20 +112,19 @@ def loop_problems(loop: Loop, catalog: OperatorCatalog) -> Iterator[str]:
             yield f"{operator.name}: its parts have columns of different types"
 
 
-def program(reduction: Reduce, catalog: OperatorCatalog) -> Program:
-    """The program of a reduction's loop; `catalog` has the collections of its body."""
-    assert reduction.loop is not None, reduction.name
-    return _Planning(reduction.name, reduction.loop, catalog).program()
+def program(loop: Loop, catalog: OperatorCatalog) -> Program:
+    """The program of a loop; `catalog` has the collections of its body."""
+    return _Planning(loop, catalog).program()
 
 
 class _Planning:
-    def __init__(self, name: str, loop: Loop, catalog: OperatorCatalog) -> None:
-        self._name, self._loop, self._catalog = name, loop, catalog
+    def __init__(self, loop: Loop, catalog: OperatorCatalog) -> None:
+        self._name, self._loop, self._catalog = loop.name, loop, catalog
         self._numbers = {each.name: at for at, each in enumerate(collections(loop))}
         self._nodes: list[LoopNode] = []
         self._readers = Counter(each.source for each in loop.variables)
         for operator in loop.body:
-            self._readers.update(_sources(operator))
+            self._readers.update(self._catalog.sources(operator.name))
 
     def program(self) -> Program:
         loop, begin = self._loop, len(self._numbers)
@@ -145,7 +145,7 @@ class _Planning:
                     done.add(each.name)
                     self._numbers[each.name] = begin + len(self._nodes) - 1
         variables = tuple(self._numbers[each.source] for each in loop.variables)
-        return Program(len(loop.sources), variables, tuple(self._nodes), loop.rounds)
+        return Program(len(loop.columns), variables, tuple(self._nodes), loop.rounds)
 
     def _node(self, operator: Operator, behind: Linear | None) -> LoopNode:
         match operator:
@@ -162,7 +162,7 @@ class _Planning:
                 raise AssertionError(f"{operator.name} is in a loop")
 
     def _inputs(self, operator: Operator) -> tuple[int, ...]:
-        return tuple(self._numbers[name] for name in _sources(operator))
+        return tuple(self._numbers[name] for name in self._catalog.sources(operator.name))
 
     def _steps(self, source: str, steps: Sequence[AnyStep]) -> Steps:
         return self._over(self._catalog.relation(source).scope, steps)
@@ -248,18 +248,6 @@ def _path(bound: BoundJoin, first: int) -> tuple[NodeLookup, ...]:
         path.append(NodeLookup(next_, asks, tuple(_field(number, next_) for number in shared)))
         holders = {**dict.fromkeys(numbers[next_], next_), **holders}
     return tuple(path)
-
-
-def _sources(operator: Operator) -> tuple[str, ...]:
-    match operator:
-        case Linear() | Reduce():
-            return (operator.source,)
-        case Concat():
-            return operator.sources
-        case DeltaJoin():
-            return tuple(each.relation for each in operator.inputs)
-        case _:
-            return ()
 
 
 def _as_they_are(updates: LoopUpdates) -> Pass:

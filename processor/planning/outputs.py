@@ -25,10 +25,12 @@ from ikebana.processor.planning.plan import (
     Concat,
     Input,
     Linear,
+    Loop,
     Output,
     Plan,
     PlanProblem,
     Reduce,
+    ReduceRows,
     Upsert,
 )
 from ikebana.processor.planning.relations import derivation_of
@@ -191,10 +193,10 @@ def key_type(catalog: Catalog, name: str) -> SqlType:
         case Concat():
             kinds = {key_type(catalog, each) for each in operator.sources}
             return kinds.pop() if len(kinds) == 1 else _NOTHING_KNOWN
-        case Reduce():
-            if operator.key is None:
+        case Reduce(key=key) | ReduceRows(by=key) | Loop(by=key):
+            if key is None:
                 return key_type(catalog, operator.source)
-            return _of_expression(catalog, operator.source, (), operator.key)
+            return _of_expression(catalog, operator.source, (), key)
         case DeltaJoin() | AsOfJoin():
             return _of_join(catalog, operator)
     return _of_input(source) if operator is None else _NOTHING_KNOWN

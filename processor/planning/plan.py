@@ -301,48 +301,45 @@ class StateMachine(msgspec.Struct, frozen=True, tag="state_machine"):
     migrate: Any = None
 
 
-class LoopVariable(msgspec.Struct, frozen=True, rename={"source": "made"}):
-    """A recursive collection: its columns with their types, and `source`, which computes it.
-
-    `source` is the name of a collection of the loop's body; checkpoints call it `made`.
-    """
+class LoopVariable(msgspec.Struct, frozen=True):
+    """A recursive collection: its columns with types, and the collection of the body it equals."""
 
     columns: tuple[tuple[str, str], ...]
     source: str
 
 
-class Loop(msgspec.Struct, frozen=True):
-    """Operators over recursive collections.
+class Loop(msgspec.Struct, frozen=True, tag="loop"):
+    """Compute recursive collections over the rows of each key of `source`.
 
-    The `body` reads sources by the names "s0", "s1" and so on, and variables by "x0", "x1" and so
-    on.  `sources` has the columns of each source with their types.  If anything still changes
-    after `rounds` rounds, that is an error.
+    The rows have the columns "of", the number of a collection, "key" and "row"; `columns` has the
+    columns of each such collection with their types.  The `body` reads these by the names "s0",
+    "s1" and so on, and `variables` by "x0", "x1" and so on.  Results are rows of variables, with
+    "of" and "row".  If anything still changes after `rounds` rounds, that is an error.  `by` is
+    the SQL of another key; see `kernels.loop`.
     """
 
-    sources: tuple[tuple[tuple[str, str], ...], ...]
+    name: str
+    source: str
+    columns: tuple[tuple[tuple[str, str], ...], ...]
     variables: tuple[LoopVariable, ...]
     body: tuple["Operator", ...]
     rounds: int = 1000
+    by: str | None = None
 
 
 class Reduce(msgspec.Struct, frozen=True, tag="reduce"):
-    """Reduce the pairs of each key of `source`, by aggregates, by a function or by a loop.
+    """Reduce the pairs of each key of `source` by aggregates.
 
     `aggregates` are pairs (name, aggregate), such as ("delay", "avg(dep_delay)"), whose
-    arguments are SQL over one row.  Instead, `function(key, rows)`, or its name as
-    "module:function", returns the results of a key; see `kernels.reduce_rows`.  `by` is
-    the SQL of another key.  With `total` all rows have one key, which has aggregates even if there
-    are no rows.  A `loop` takes rows with the columns "of", the number of a source, and "key" and
-    "row"; its results are rows of variables, with "of" and "row"; see `kernels.loop`.
+    arguments are SQL over one row.  `by` is the SQL of another key.  With `total` all rows have
+    one key, which has aggregates even if there are no rows.
     """
 
     name: str
     source: str
     aggregates: tuple[tuple[str, str], ...] = ()
     by: str | None = None
-    function: Any = None
     total: bool = False
-    loop: Loop | None = None
 
     def __post_init__(self) -> None:
         settle(self)
@@ -352,10 +349,28 @@ class Reduce(msgspec.Struct, frozen=True, tag="reduce"):
         """The SQL of the key to reduce by; None: the one that rows have."""
         return TOTAL_KEY if self.total else self.by
 
-    @property
-    def is_of_aggregates(self) -> bool:
-        """Whether it has aggregates, and so one result a key."""
-        return self.function is None and self.loop is None
+
+class ReduceRows(msgspec.Struct, frozen=True, tag="reduce_rows"):
+    """Reduce the pairs of each key of `source` by a function of the user.
+
+    `function(key, rows)`, or its name as "module:function", returns the results of a key; see
+    `kernels.reduce_rows`.  `by` is the SQL of another key.
+    """
+
+    name: str
+    source: str
+    function: Any
+    by: str | None = None
+
+
+def reduction(reduce: Reduce, function: Any) -> Reduce | ReduceRows:
+    """A reduction as written: by a function, unless that is None.  Raises: PlanError, by both."""
+    if function is None:
+        return reduce
+    if reduce.aggregates or reduce.total:
+        problem = "a reduction has a function, or aggregates and perhaps a total, not both"
+        raise PlanError(reduce.name, [(f"operators.{reduce.name}.function", problem)])
+    return ReduceRows(reduce.name, reduce.source, function, reduce.by)
 
 
 # The key of a reduction of all rows, as SQL and as JSON.
@@ -382,7 +397,7 @@ class WindowFunctions(msgspec.Struct, frozen=True, tag="window_functions"):
 
 
 Operator = (
-    Upsert | Linear | Concat | StateMachine | Reduce | WindowFunctions | DeltaJoin | AsOfJoin
+    Upsert | Linear | Concat | StateMachine | Reduce | ReduceRows | Loop | WindowFunctions | Join
 )
 
 
@@ -555,7 +570,7 @@ class Plan:
 
     @property
     def reductions(self) -> tuple[Reduce, ...]:
-        """The reductions, in the order of the plan."""
+        """The reductions by aggregates, in the order of the plan."""
         return tuple(o for o in self.operators if isinstance(o, Reduce))
 
     @property
@@ -581,16 +596,16 @@ class Plan:
         problems: list[tuple[str, str]] = []
 
         def named(function: Any, path: str) -> Any:
-            if function is not None and (problem := why_not_portable(function)):
+            if problem := why_not_portable(function):
                 problems.append((path, problem))
-            return None if function is None else name_of(function)
+            return name_of(function)
 
         operators: list[Operator] = []
         for operator in self.operators:
             path = f"operators.{operator.name}"
             changed: dict[str, Any] = {
-                each: named(getattr(operator, each), f"{path}.{each}")
-                for each in _FUNCTIONS.get(type(operator), ())
+                each: named(function, f"{path}.{each}")
+                for each, function in functions_of(operator).items()
             }
             if steps := getattr(operator, "steps", ()):
                 changed["steps"] = tuple(
@@ -626,8 +641,14 @@ ERRORS = "errors"
 # The fields with functions of the user.
 _FUNCTIONS: Mapping[type, tuple[str, ...]] = {
     StateMachine: ("step", "view", "migrate"),
-    Reduce: ("function",),
+    ReduceRows: ("function",),
 }
+
+
+def functions_of(operator: Operator) -> Mapping[str, Any]:
+    """The functions of the user, by field."""
+    named = ((each, getattr(operator, each)) for each in _FUNCTIONS.get(type(operator), ()))
+    return {each: function for each, function in named if function is not None}
 
 
 def fingerprint(plan: object) -> str:
@@ -647,9 +668,6 @@ def fingerprint(plan: object) -> str:
     for operator in plain["operators"]:
         # It is a claim about the rows, and does not change them.
         operator.pop("unique", None)
-        if operator.get("loop", ...) is None:
-            # Plans without one hash as before the field existed.
-            del operator["loop"]
     for output in plain["outputs"]:
         # It affects messages only, not the collection.
         del output["tombstones"]

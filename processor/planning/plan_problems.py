@@ -14,13 +14,13 @@ from ikebana.processor.base.offsets import is_topic, progress_topic
 from ikebana.processor.base.texts import suggestion
 from ikebana.processor.linear.chain import ChainError, chain, result_of
 from ikebana.processor.linear.expressions import column_type
+from ikebana.processor.linear.functions import FunctionError, function_named
 from ikebana.processor.linear.json_text import BLOB, field_of
 from ikebana.processor.linear.scope import (
     KEY,
     SHORT,
     VALUE,
     ExpressionError,
-    Scope,
     frozen,
     is_ours,
 )
@@ -45,8 +45,8 @@ from ikebana.processor.planning.plan import (
     Output,
     Plan,
     PlanProblem,
-    Reduce,
     Unread,
+    functions_of,
     is_pattern,
 )
 
@@ -71,9 +71,6 @@ def problems_of(plan: Plan, unread: Unread = ALL_READ) -> Iterator[PlanProblem]:
     for output in plan.outputs:
         if is_whole(plan, output.source, unread):
             yield from _format_problems(plan, output, catalog)
-    for reduction in plan.reductions:
-        if reduction.function is not None and is_whole(plan, reduction.name, unread):
-            yield from _function_problems(reduction, catalog.relation(reduction.source).scopes)
 
 
 def _together_problems(plan: Plan, catalog: Catalog) -> Iterator[PlanProblem]:
@@ -146,6 +143,11 @@ def _operator_problems(plan: Plan, around: Around) -> Iterator[PlanProblem]:
     graph = graph_of(plan)
     for operator in plan.operators:
         yield from kind_of(operator).problems(operator, around)
+        for part, function in functions_of(operator).items():
+            try:
+                function_named(function)
+            except FunctionError as error:
+                yield f"operators.{operator.name}.{part}", str(error)
         if operator.name in graph.behind(*node_of(operator).sources):
             yield f"operators.{operator.name}", "it reads its own results"
 
@@ -159,9 +161,8 @@ def _reader_problems(plan: Plan) -> Iterator[PlanProblem]:
         (name,) = kind_of(operator).sources(operator)
         first = readers.setdefault(name, operator.name)
         if first != operator.name:
-            section = kind_of(operator).label.replace(" ", "_")
             yield (
-                f"operators.{operator.name}.{section}",
+                f"operators.{operator.name}.{kind_of(operator).section}",
                 f"operator {first!r} already reads {name!r}; use it, outputs may share an "
                 "operator",
             )
@@ -204,20 +205,6 @@ def is_whole(plan: Plan, name: str, unread: Unread) -> bool:
             return False
         waiting += node.sources
     return True
-
-
-def _function_problems(reduction: Reduce, scopes: Sequence[Scope]) -> Iterator[PlanProblem]:
-    """Problems of data that a reduction's function cannot take, in one of these scopes."""
-    for part, word, setting, remedy in (
-        (KEY, "key", "by", "make a key in JSON of it here"),
-        (VALUE, "value", "reduce", "make values in JSON of them by a select before"),
-    ):
-        is_computed = part == KEY and reduction.key is not None
-        if not is_computed and any(scope.types[part] == BLOB for scope in scopes):
-            yield (
-                f"operators.{reduction.name}.{setting}",
-                f"a function is not given a {word} in bytes; {remedy}",
-            )
 
 
 def _name_problems(path: str, name: str) -> Iterator[tuple[str, str]]:

@@ -423,9 +423,9 @@ class Making:
         }
         return operators
 
-    def loop(self, source: Table, what: str, loop: Loop, *, total: bool) -> Table:
-        """A reduction that runs a loop over the rows of each key, or over all (`total`)."""
-        return self._add(Reduce(self._free(what), source.name, total=total, loop=loop))
+    def loop(self, loop: Loop) -> Table:
+        """The rows of a loop's variables."""
+        return self._add(msgspec.structs.replace(loop, name=self._free(loop.name)))
 
     def windowed(
         self,

@@ -49,12 +49,19 @@ from ikebana.processor.linear.syntax import (
     unquoted,
 )
 from ikebana.processor.linear.syntax import columns as columns_of
-from ikebana.processor.planning.aggregates import OF, ROW
 from ikebana.processor.planning.joins.binding import overlapping
 from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.kinds import kind_of
-from ikebana.processor.planning.loops import source_name, variable_name, why_not_in_loop
-from ikebana.processor.planning.plan import Concat, Linear, Loop, LoopVariable, Operator, Reduce
+from ikebana.processor.planning.loops import OF, ROW, source_name, variable_name, why_not_in_loop
+from ikebana.processor.planning.plan import (
+    TOTAL_KEY,
+    Concat,
+    Linear,
+    Loop,
+    LoopVariable,
+    Operator,
+    Reduce,
+)
 from ikebana.processor.planning.relations import derivation_of
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.making import (
@@ -112,21 +119,19 @@ def _looped(
     tables = [making.relation(name) for name in sources]
     shown = [each.result.name for each in recursions]
     columns = [_columns(table, operators.values(), shown) for table in tables]
-    loop = Loop(
-        tuple(columns),
-        tuple(
-            LoopVariable(tuple(v.types.items()), named[result.name]) for v, result in recursions
-        ),
-        body,
-        limits.rounds,
-    )
     by = divided or {}
     rows = [
         _tagged(making, table, at, of, by.get(table.name), reads_keys=limits.reads_keys)
         for at, (table, of) in enumerate(zip(tables, columns, strict=True))
     ]
     together = rows[0] if len(rows) == 1 else making.together("recursive.rows", *rows)
-    output = making.loop(together, "recursive", loop, total=divided is None)
+    results = tuple(
+        LoopVariable(tuple(v.types.items()), named[result.name]) for v, result in recursions
+    )
+    key = TOTAL_KEY if divided is None else None
+    output = making.loop(
+        Loop("recursive", together.name, tuple(columns), results, body, limits.rounds, key)
+    )
     return [_result(making, output, at, each) for at, each in enumerate(recursions)]
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Output,
         Plan,
         Reduce,
+        ReduceRows,
         StateMachine,
         Upsert,
     )
@@ -76,6 +77,7 @@ _HOMES = {
         "Output",
         "Plan",
         "Reduce",
+        "ReduceRows",
         "StateMachine",
         "Upsert",
     ),
@@ -107,6 +109,7 @@ __all__ = [
     "Plan",
     "PlanError",
     "Reduce",
+    "ReduceRows",
     "Refused",
     "StateMachine",
     "Topic",

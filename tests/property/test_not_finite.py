@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ikebana import Input, Linear, Output, Plan, Reduce, StateMachine, Upsert, evaluate, steps
+from ikebana import Input, Linear, Output, Plan, ReduceRows, StateMachine, Upsert, evaluate, steps
 from support.sql_oracle import Change, answer, plan_of, records_of, shown_at, tables_at
 from support.strategies import unhurried
 
@@ -105,7 +105,7 @@ def test_functions_may_give_what_is_not_finite() -> None:
     assert taken == [{"d": "NaN", "e": ["Infinity", None]}]
     machine = StateMachine("m", "t", lambda states, event, time: [inf])
     assert made(machine, records=records) == ["Infinity"]
-    reduction = Reduce("r", "u", function=lambda key, rows: [nan, nan])
+    reduction = ReduceRows("r", "u", function=lambda key, rows: [nan, nan])
     assert set(made(reduction, records=records)) == {"NaN"}
 
 

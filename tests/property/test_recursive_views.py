@@ -15,6 +15,7 @@ from ikebana import evaluate
 from ikebana.errors import ConvergenceError
 from ikebana.processor.explain.operators import state_of
 from ikebana.processor.linear.bound_query import SqlQueryError
+from ikebana.processor.planning.plan import Loop
 from support.sql_oracle import Change, answer, plan_of, records_of, shown_at, tables_at
 from support.strategies import few
 
@@ -245,10 +246,10 @@ def test_each_of_the_mutual_ones(named: str) -> None:
 def test_a_recursion_is_divided_by_what_it_carries_unchanged(named: str) -> None:
     """Each value of it has a loop of its own, in its shard; else one shard has all."""
     plan = plan_of(TABLES, {"view": PLAIN[named]})
-    loops = [each for each in plan.reductions if each.loop is not None]
+    loops = [each for each in plan.operators if isinstance(each, Loop)]
     is_divided = named.startswith("divided") or named == "a sequence of each row"
 
-    assert loops and all(each.total != is_divided for each in loops)  # noqa: PT018
+    assert loops and all((each.by is None) == is_divided for each in loops)  # noqa: PT018
     for each in loops:
         where = "by key" if is_divided else "all in one shard"
         assert state_of(each).endswith(f"by the rounds in which they change, {where}")

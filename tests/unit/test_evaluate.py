@@ -15,6 +15,7 @@ from ikebana import (
     Output,
     Plan,
     Reduce,
+    ReduceRows,
     StateMachine,
     Upsert,
     evaluate,
@@ -138,7 +139,7 @@ def interrupted(*_: Any) -> Any:
 OPERATORS = [
     pytest.param(lambda f: (CURRENT, Linear("o", "current", (steps.map_(f),))), id="step"),
     pytest.param(lambda f: (StateMachine("o", "names", f),), id="machine"),
-    pytest.param(lambda f: (CURRENT, Reduce("o", "current", function=f)), id="reduction"),
+    pytest.param(lambda f: (CURRENT, ReduceRows("o", "current", function=f)), id="reduction"),
 ]
 
 

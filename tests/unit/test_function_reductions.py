@@ -10,9 +10,11 @@ from ikebana import (
     Input,
     Linear,
     Output,
+    Pipeline,
     Plan,
     PlanError,
     Reduce,
+    ReduceRows,
     Update,
     Upsert,
     evaluate,
@@ -36,9 +38,9 @@ ORDERS = Input(
     mode="diffs",
     columns=(Column("customer", "VARCHAR"), Column("amount", "DECIMAL(12,2)")),
 )
-MEDIANS = Reduce("medians", "orders", by="customer", function=reductions.middle)
+MEDIANS = ReduceRows("medians", "orders", by="customer", function=reductions.middle)
 FLIGHTS = Input("flights", ("flights",), "debezium-json", mode="diffs")
-JOURNEYS = Reduce("journeys", "flights", by="passenger", function="reductions:journeys")
+JOURNEYS = ReduceRows("journeys", "flights", by="passenger", function="reductions:journeys")
 
 
 def order(op: str, before: Any, after: Any, time: int) -> tuple[Any, Any, int]:
@@ -161,11 +163,11 @@ def test_a_function_reduces_what_another_reduction_gives() -> None:
     plan = plan_of(
         Upsert("current", "rows"),
         Reduce("totals", "current", (("total", "sum(amount)"),)),
-        Reduce("same", "totals", function=only_rows),
+        ReduceRows("same", "totals", function=only_rows),
         source=rows,
     )
     whole = plan_of(
-        Upsert("current", "rows"), Reduce("same", "current", function=only_rows), source=rows
+        Upsert("current", "rows"), ReduceRows("same", "current", function=only_rows), source=rows
     )
     records: dict[str, list[LiteralRecord]] = {"rows": [("a", {"amount": 5, "b": [1]}, 1)]}
 
@@ -185,7 +187,7 @@ def no_key(data: Any) -> Any:
 def test_what_has_no_key_is_reduced_together() -> None:
     """It is all of one key, null."""
     bare = Linear("bare", "orders", (steps.map_(no_key),))
-    plan = plan_of(bare, Reduce("medians", "bare", function=reductions.middle))
+    plan = plan_of(bare, ReduceRows("medians", "bare", function=reductions.middle))
 
     found = evaluate(plan, {"orders": ORDER_CHANGES[:2]})
 
@@ -197,7 +199,7 @@ def test_what_is_valid_later_is_given_later() -> None:
     plan = plan_of(
         Upsert("current", "rows"),
         Linear("valid", "current", (steps.valid_between(None, "until"),)),
-        Reduce("lists", "valid", function=only_rows),
+        ReduceRows("lists", "valid", function=only_rows),
         source=Input("rows", ("rows",), columns=(Column("until", "BIGINT"),)),
     )
 
@@ -238,9 +240,18 @@ run: {checkpoint: ./checkpoint}
     assert "all. The function of medians is given whole rows" in said
 
 
+@pytest.mark.parametrize("beside", [{"n": "count(*)"}, {"total": True}])
+def test_a_function_stands_without_aggregates_and_total(beside: dict[str, Any]) -> None:
+    """It has no result where there are no rows."""
+    collection = Pipeline("p").topic("t").upsert()
+
+    with pytest.raises(PlanError, match=r"operators\.r\.function: .* not both"):
+        collection.reduce(reductions.middle, name="r", **beside)
+
+
 def test_another_function_is_another_plan() -> None:
     """Its checkpoint is not taken for this one's."""
-    other = plan_of(Reduce("medians", "orders", by="customer", function=reductions.journeys))
+    other = plan_of(ReduceRows("medians", "orders", by="customer", function=reductions.journeys))
 
     assert plan_of(MEDIANS).fingerprint() != other.fingerprint()
 
@@ -273,27 +284,17 @@ CURRENT = Upsert("current", "rows")
     [
         pytest.param(
             Input("rows", ("rows",)),
-            (CURRENT, Reduce("r", "current", function="reductions:nothing")),
+            (CURRENT, ReduceRows("r", "current", function="reductions:nothing")),
             "operators.r.function",
             'module "reductions" has no "nothing"',
             id="no such function",
         ),
         pytest.param(
             Input("rows", ("rows",)),
-            (CURRENT, Reduce("r", "current", function="reductions")),
+            (CURRENT, ReduceRows("r", "current", function="reductions")),
             "operators.r.function",
             "is not of the form module:function",
             id="not a name of one",
-        ),
-        pytest.param(
-            Input("rows", ("rows",)),
-            (
-                CURRENT,
-                Reduce("r", "current", (("n", "count(*)"),), function="reductions:middle"),
-            ),
-            "operators.r.aggregates",
-            "not both",
-            id="aggregates as well",
         ),
         pytest.param(
             Input("rows", ("rows",)),
@@ -304,28 +305,28 @@ CURRENT = Upsert("current", "rows")
         ),
         pytest.param(
             Input("rows", ("rows",)),
-            (CURRENT, Reduce("r", "current", by="a +", function="reductions:middle")),
+            (CURRENT, ReduceRows("r", "current", by="a +", function="reductions:middle")),
             "operators.r.by",
             "syntax error",
             id="a key that is no SQL",
         ),
         pytest.param(
             Input("rows", ("rows",)),
-            (CURRENT, Reduce("r", "r", function="reductions:middle")),
+            (CURRENT, ReduceRows("r", "r", function="reductions:middle")),
             "operators.r",
             "it reads its own results",
             id="a circle",
         ),
         pytest.param(
             Input("rows", ("rows",), "bytes"),
-            (CURRENT, Reduce("r", "current", function="reductions:middle")),
+            (CURRENT, ReduceRows("r", "current", function="reductions:middle")),
             "operators.r.reduce",
             "a function is not given a value in bytes",
             id="values in bytes",
         ),
         pytest.param(
             Input("rows", ("rows",), key_format="bytes"),
-            (CURRENT, Reduce("r", "current", function="reductions:middle")),
+            (CURRENT, ReduceRows("r", "current", function="reductions:middle")),
             "operators.r.by",
             "a function is not given a key in bytes",
             id="keys in bytes",
@@ -344,7 +345,7 @@ def test_what_is_refused(
 
 def test_a_function_that_no_other_process_finds_is_refused_where_it_has_to() -> None:
     """It runs here, but not in a pipeline."""
-    plan = plan_of(Reduce("r", "orders", function=lambda key, rows: []))
+    plan = plan_of(ReduceRows("r", "orders", function=lambda key, rows: []))
 
     with pytest.raises(PlanError) as raised:
         plan.portable()

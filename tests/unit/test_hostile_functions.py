@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ikebana import Input, Linear, Output, Plan, Reduce, StateMachine, Upsert, steps
+from ikebana import Input, Linear, Output, Plan, ReduceRows, StateMachine, Upsert, steps
 from ikebana.errors import StuckError
 from ikebana.processor.base import calls, processes
 from ikebana.processor.engine.evaluate import Evaluation
@@ -42,7 +42,7 @@ def reduction(function: Any) -> Plan:
     return Plan(
         "p",
         inputs=(SOURCE,),
-        operators=(Upsert("u", "n"), Reduce("l", "u", function=function, by="a")),
+        operators=(Upsert("u", "n"), ReduceRows("l", "u", function=function, by="a")),
         outputs=(Output("o", "l", "o"),),
     )
 

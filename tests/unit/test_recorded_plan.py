@@ -6,7 +6,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from ikebana import Column, EventTime, Input, Linear, Output, Plan, Reduce, Upsert, steps
+from ikebana import (
+    Column,
+    EventTime,
+    Input,
+    Linear,
+    Output,
+    Plan,
+    Reduce,
+    ReduceRows,
+    Upsert,
+    steps,
+)
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Interval
 from ikebana.errors import CheckpointError
@@ -413,7 +424,7 @@ def test_a_refusal_says_all_that_starting_anew_takes() -> None:
 
 def test_an_edit_without_what_the_plan_of_before_names_says_what_is_missing() -> None:
     """Functions are looked up by name, in the code that there is now."""
-    totals = Reduce("totals", "orders", function="edited_functions:most")
+    totals = ReduceRows("totals", "orders", function="edited_functions:most")
     before = born(plan_of(totals))
     (told,) = [o for o in before.plan["operators"] if o["name"] == "totals"]
     told["function"] = "edited_functions:gone"

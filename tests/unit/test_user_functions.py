@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ikebana import Input, Linear, Output, Plan, Reduce, StateMachine, Upsert, evaluate, steps
+from ikebana import Input, Linear, Output, Plan, ReduceRows, StateMachine, Upsert, evaluate, steps
 from ikebana.processor.linear.functions import exception_line
 
 
@@ -38,7 +38,7 @@ NUMBERS = Input("numbers", ("numbers",))
             (
                 Upsert("u", "numbers"),
                 Linear("tenths", "u", (steps.map_(tenth),)),
-                Reduce("out", "tenths", (), function=total),
+                ReduceRows("out", "tenths", total),
             ),
             0.25 + 3 * 0.1,
             id="a reduction",
