@@ -57,8 +57,6 @@ def _plain(offset: Any) -> str:
     """A batch as it is logged, without fingerprints."""
     plain = offset.to_json()
     del plain["plan"]
-    for known in plain["known"].values():
-        known.pop("log", None)
     return json.dumps(plain, sort_keys=True)
 
 

@@ -174,7 +174,7 @@ class Branch:
         return any(moves_time(step) for _, step in self.steps)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Physical:
     """A physical plan: how each input is read, and the branches of each root.
 
@@ -321,6 +321,7 @@ def _stays(plan: Plan, path: Way) -> bool:
     return keeps_key(path.steps) and (in_json or not arranges)
 
 
+@functools.lru_cache(maxsize=256)
 def chain_of(plan: Plan, branch: Branch, of: Physical) -> Chain:
     """The compiled steps of a branch that are not pushed."""
     scope = catalog_of(plan).relation(branch.root).scope
