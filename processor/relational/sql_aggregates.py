@@ -112,7 +112,7 @@ def _is_of_numbers(call: AggregateCall) -> bool:
 
 
 def _call(node: Node, type_of: Callable[[str], str]) -> AggregateCall:
-    arguments = tuple(text_of(_named(each["expression"])) for each in node["arguments"])
+    arguments = tuple(text_of(with_fields(each["expression"])) for each in node["arguments"])
     orders = tuple(
         (text_of(each["expression"]), *direction(each)) for each in node["order_bys"]["orders"]
     )
@@ -124,16 +124,16 @@ def _call(node: Node, type_of: Callable[[str], str]) -> AggregateCall:
     return AggregateCall(name, arguments, node["distinct"], orders, condition, place, type_of)
 
 
-def _named(node: Node) -> Node:
-    """A row of values as a struct, since its parts need names in JSON; see `_unnamed`."""
+def with_fields(node: Node) -> Node:
+    """A row of values as a struct, since its parts need names in JSON; others stay."""
     if node["class"] != "FUNCTION" or node["function_name"] != "row":
         return node
-    parts = [text_of(_named(each["expression"])) for each in node["arguments"]]
+    parts = [text_of(with_fields(each["expression"])) for each in node["arguments"]]
     return tree(struct((f"v{at}", sql) for at, sql in enumerate(parts)))
 
 
 def _unnamed(sql: str, kind: SqlType, depth: int = 0) -> str:
-    """SQL that turns structs back into rows of values; see `_named`."""
+    """SQL that turns structs back into rows of values; see `with_fields`."""
     match kind:
         case Tuple(of):
             parts = (_unnamed(f"({sql})['v{at}']", each, depth) for at, each in enumerate(of))

@@ -199,11 +199,11 @@ def _parts(node: Node, views: NamedQueries) -> list[tuple[Node, NamedQueries]]:
 
 
 def has_column(scope: FromScope, names: Name) -> bool:
-    """Whether a scope has the column that names mean, or a column with the field they mean."""
+    """Whether a scope has the column or table that names mean, or a column with such a field."""
     first, *more = (name.lower() for name in names)
     if more and any(of == first and more[0] in fields for of, fields in scope):
         return True
-    return any(first in fields for _, fields in scope)
+    return any(first in fields or (first == of and not more) for of, fields in scope)
 
 
 def _aliases(node: Node) -> FromScope:

@@ -74,9 +74,23 @@ _BESIDE = (
     "one query: LATERAL (SELECT … FROM … JOIN …)"
 )
 _AROUND = (
-    "a {} JOIN that reads what stands to its left, or a query around it, is not supported; write "
-    "a LEFT JOIN of the other side"
+    "a join ({}) that reads what stands to its left, or a query around it, is not supported; "
+    "write {}"
 )
+_INSTEAD = {
+    "SEMI": "WHERE EXISTS (…)",
+    "ANTI": "WHERE NOT EXISTS (…)",
+    "ASOF": "LATERAL (SELECT … ORDER BY … LIMIT 1)",
+    "INNER": "its columns in ON",
+    "LEFT": "its columns in ON",
+}
+
+
+def _around(node: Node) -> SqlQueryError:
+    ref, join = node["ref_type"], node["join_type"]
+    named = join if ref == "REGULAR" else ref
+    instead = _INSTEAD.get(named, "a LEFT JOIN of the other side")
+    return SqlQueryError(_AROUND.format(named, instead), node.get("query_location"))
 
 
 def lateral_query(
@@ -310,7 +324,7 @@ class _From:
         ref, join = node["ref_type"], node["join_type"]
         kind, is_half = OUTER.get(join), join in HALF
         if before is not None and kind not in (None, "left"):
-            raise SqlQueryError(_AROUND.format(join), node.get("query_location"))
+            raise _around(node)
         # The result of a semi-join or an anti-join has the rows of the left.
         keeps = {
             "left": is_filtered and kind in (None, "left"),
@@ -361,17 +375,18 @@ class _From:
     def _beside(self, node: Node, left: Froms) -> Froms:
         """A join with a query that reads collections to its left."""
         kind, right = OUTER.get(node["join_type"]), node["right"]
-        is_plain = node["ref_type"] in ("REGULAR", "CROSS") and not node["using_columns"]
-        if not is_plain or node["join_type"] not in ("INNER", "LEFT"):
-            named = node["join_type"] if node["ref_type"] == "REGULAR" else node["ref_type"]
-            raise SqlQueryError(_AROUND.format(named), node.get("query_location"))
-        if right["type"] == "JOIN" and kind is None:
+        is_using = node["ref_type"] == "NATURAL" or node["using_columns"]
+        is_plain = node["ref_type"] in ("REGULAR", "CROSS", "NATURAL")
+        is_beside = right["type"] == "JOIN" and kind is None
+        if not is_plain or node["join_type"] not in ("INNER", "LEFT") or (is_using and is_beside):
+            raise _around(node)
+        if is_beside:
             both = self.froms(right, is_filtered=False, before=left)
             both.conditions += self._on(node, both, Froms())
             return filter_of_subqueries(self._query, node, self._views, both)
         within, _, _ = lateral_query(right, self._views)
         called = self._called(right)
-        if kind is not None and not (is_one_row(within) and is_always(node)):
+        if is_using or (kind is not None and not (is_one_row(within) and is_always(node))):
             left, others, meets = outer_lateral(self._query, right, self._views, called, left)
             conditions = [*self._on(node, left, others), *meets]
             return self._joined(node, left, others, conditions)

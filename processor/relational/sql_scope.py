@@ -136,8 +136,9 @@ class Names:
         if meant is None and (shown := self.shown(node)) is not None:
             return shown
         # An unresolved name is a lambda's parameter, or a field of one.
-        path = self._path(names)
-        return node if path is None else {**node, "column_names": [*path], "alias": ""}
+        if (path := self._path(names)) is None:
+            return (None if names[1:] else _row(self.froms, names[0])) or node
+        return {**node, "column_names": [*path], "alias": ""}
 
     def _at(self, number: int) -> Node:
         """The column at a place in FROM, from 1."""
@@ -236,6 +237,17 @@ class Names:
     def aliases(self) -> set[str]:
         """The aliases of its own collections."""
         return {item.alias for item in self.froms.items}
+
+
+def _row(froms: Froms, called: str) -> Node | None:
+    """A struct of all columns of a table, which its name alone means; None if there is none."""
+    every = [
+        f"{literal(name)}: {text_of(column(item.alias, field))}"
+        for item in froms.items
+        for of, name, field in item.columns
+        if of.lower() == called.lower() and name != KEY
+    ]
+    return tree(f"{{{', '.join(every)}}}") if every else None
 
 
 def output_names(listed: Iterable[tuple[str, Node]]) -> list[tuple[str, Node]]:

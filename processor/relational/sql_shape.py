@@ -6,7 +6,7 @@
 * An equality of rows compares their values, and null equals null: `(a, b) = (c, d)` becomes
   `a IS NOT DISTINCT FROM c AND b IS NOT DISTINCT FROM d`.
 * A row that is no value of the result has names: `PARTITION BY (a, b)` becomes
-  `PARTITION BY {'f0': a, 'f1': b}`, also in ORDER BY and DISTINCT ON.
+  `PARTITION BY {'v0': a, 'v1': b}`, also in ORDER BY and DISTINCT ON.
 * UNION BY NAME of columns without names has DuckDB's, which are their texts.
 * `JOIN t NEAREST 2 BY DISTANCE x` becomes
   `JOIN LATERAL (SELECT * FROM t WHERE x IS NOT NULL ORDER BY x LIMIT 2) AS t ON true`.
@@ -41,7 +41,7 @@ from ikebana.processor.linear.syntax import (
     tree,
 )
 from ikebana.processor.relational.recursion import recurring
-from ikebana.processor.relational.sql_aggregates import calls, is_aggregate
+from ikebana.processor.relational.sql_aggregates import calls, is_aggregate, with_fields
 from ikebana.processor.relational.sql_patterns import without_calls
 from ikebana.processor.relational.sql_whole import children
 
@@ -126,11 +126,7 @@ def _with_fields(place: str, value: Any) -> Any:
         return [_with_fields(place, each) for each in value]
     if "null_order" in value:
         return {**value, "expression": _with_fields(place, value["expression"])}
-    if value["class"] != "FUNCTION" or value["function_name"] != "row":
-        return value
-    values = [text_of(_with_fields(place, each["expression"])) for each in value["arguments"]]
-    fields = ", ".join(f"'f{at}': {each}" for at, each in enumerate(values))
-    return tree(f"{{{fields}}}")
+    return with_fields(value)
 
 
 def _with_names(query: Node) -> Node:

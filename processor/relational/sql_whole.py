@@ -153,21 +153,9 @@ class QueryTranslation:
         self._select = select
         self._aliases: set[str] = set()
         self._one: Table | None = None
-        every = list(nodes(node))
-        # A NATURAL JOIN is by any column.
-        natural = (each["ref_type"] == "NATURAL" for each in objects_with(node, "ref_type"))
-        # The rows of an UNPIVOT have all other columns.
-        unpivots = (bool(each["unpivot_names"]) for each in objects_with(node, "unpivot_names"))
-        of_places = ("STAR", "POSITIONAL_REFERENCE")
-        self._stars = (
-            any(each["class"] in of_places for each in every) or any(natural) or any(unpivots)
-        )
-        self._mentioned = {
-            name.lower()
-            for each in every
-            if each["class"] == "COLUMN_REF"
-            for name in each["column_names"]
-        }
+        named = [each["column_names"] for each in nodes(node) if each["class"] == "COLUMN_REF"]
+        self._stars = _has_stars(node, {names[0].lower() for names in named if not names[1:]})
+        self._mentioned = {name.lower() for names in named for name in names}
         for using in objects_with(node, "using_columns"):
             self._mentioned |= {name.lower() for name in using["using_columns"]}
         self.mentions_key = any(SHORT.get(name, name) == KEY for name in self._mentioned)
@@ -506,6 +494,22 @@ class QueryTranslation:
             return self.making.collection(name if name in alike else alike[0])
         except MakingError as error:
             raise SqlQueryError(str(error), place) from None
+
+
+def _has_stars(query: Node, names: Collection[str]) -> bool:
+    """Whether a query, which has these names without a qualifier, may read any column."""
+    return (
+        any(each["class"] in ("STAR", "POSITIONAL_REFERENCE") for each in nodes(query))
+        # A NATURAL JOIN is by any column.
+        or any(each["ref_type"] == "NATURAL" for each in objects_with(query, "ref_type"))
+        # The rows of an UNPIVOT have all other columns.
+        or any(each["unpivot_names"] for each in objects_with(query, "unpivot_names"))
+        # The name of a table alone is a struct of its columns.
+        or any(
+            (each.get("alias") or each.get("table_name", "")).lower() in names
+            for each in objects_with(query, "column_name_alias")
+        )
+    )
 
 
 def _begin_of_query(node: Node) -> int | None:

@@ -205,6 +205,12 @@ SHAPES = {
         "SELECT DISTINCT ON ((a, d)) a, d, e FROM u ORDER BY (a, d), ROW(e, g)",
         "SELECT a, list(b ORDER BY (c, b)) AS l FROM t GROUP BY a ORDER BY (a, l) LIMIT 2",
     ),
+    "a table's name alone is a struct of its columns": (
+        "SELECT x.a, u FROM t x LEFT JOIN u ON x.a = u.a",
+        "SELECT a, list(u ORDER BY d, e, g) AS l FROM u GROUP BY a HAVING max(u) IS NOT NULL",
+        # It comes before a column of a query around.
+        "SELECT b, (SELECT count(c) FROM u c WHERE c.a = t.a AND c.a > 1) AS n FROM t",
+    ),
     "columns without names by their names": (
         "SELECT 1 UNION ALL BY NAME SELECT 999 UNION ALL BY NAME SELECT 1",
         "SELECT a + 1, sum(b), 1 FROM t GROUP BY a UNION BY NAME SELECT sum(a), a + 1 FROM u "
@@ -227,6 +233,11 @@ SHAPES = {
         "SELECT a, x.a AS b, y.a AS c FROM t x RIGHT JOIN u y USING (a) WHERE a > 0",
         "SELECT a, z.d AS z FROM t x FULL JOIN u y USING (a) FULL JOIN u z USING (a)",
         "SELECT a, count(*) AS n FROM t RIGHT JOIN u USING (a) LEFT JOIN t z USING (a) GROUP BY a",
+        "SELECT * FROM t JOIN LATERAL (SELECT a, d + t.b AS s FROM u WHERE d > t.a) USING (a)",
+        "SELECT * FROM t NATURAL LEFT JOIN LATERAL (SELECT max(a) AS a, sum(d) AS s FROM u "
+        "WHERE d > t.b)",
+        "WITH RECURSIVE r AS (SELECT a, d FROM u UNION SELECT a, x.d + y.d FROM r x JOIN r y "
+        "USING (a) WHERE x.d + y.d < 9) SELECT * FROM r",
     ),
     "semi-joins and anti-joins as words": (
         "SELECT x.a, c FROM t x SEMI JOIN u USING (a)",
