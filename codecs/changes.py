@@ -126,7 +126,9 @@ class ChangesCodec:
         # Its table and its place in the sequence are unknown.
         if self._sequence is not None or not self._tables.all:
             return Ignored("tombstone")
-        return self._keys.tombstone(key, headers)
+        # A mark has reported the delete before.
+        gone = self._keys.tombstone if self._flag is None else self._keys.repeated
+        return gone(key, headers)
 
     def _changes(
         self, message: RowImage, key: bytes | None, headers: Headers

@@ -321,6 +321,9 @@ def keys_in_json(codec: str, needs: Needs) -> KeyDecoder:
         return (written,) if written[:1] == b"{" and not may_be_encoded(written) else None
 
     def decode(key: bytes, _: Headers) -> Any:
+        if key.startswith(b"Struct{"):
+            reason = "it is the text of a StringConverter: write keys by the JsonConverter"
+            raise DecodeError(codec, reason)
         data, plan = opening.open(key)
         if isinstance(data, dict):
             if is_of_documents and data.keys() == {"id"} and isinstance(data["id"], str):

@@ -285,10 +285,11 @@ def _table(node: dict[str, Any], defined: set[str]) -> str | None:
     if kind != "BASE_TABLE":
         return None
     name = str(node["table_name"])
-    if node.get("schema_name") or node.get("catalog_name"):
+    if schema := [part for each in ("catalog_name", "schema_name") if (part := node.get(each))]:
         raise SqlError(
             f'cannot run the query: it names a schema of "{name}"',
-            hint="Collections are named alone, in double quotes if they have dots or hyphens.",
+            hint="Collections have no schema; one with dots in its name is written in double "
+            f'quotes, as in FROM "{".".join([*schema, name])}".',
         )
     return None if name.lower() in defined else name
 

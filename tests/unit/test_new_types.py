@@ -255,6 +255,67 @@ def test_what_a_producer_deletes_is_no_row(samples: list[Sample], row: dict[str,
     assert (run.rows, run.errors) == ([row], [])
 
 
+def _created(*rows: dict[str, Any]) -> list[bytes]:
+    return [json.dumps({"op": "c", "source": {}, "after": row}).encode() for row in rows]
+
+
+PARTS: list[dict[str, Any]] = [{"id": 1, "part": "a"}, {"id": 1, "part": None}]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pytest.param([b"Struct{id=1,part=a}", b"Struct{id=1}"], id="texts without nulls"),
+        pytest.param(
+            [
+                b"Struct{id=1,part=a,__dbz__physicalTableIdentifier=t}",
+                b"Struct{id=1,__dbz__physicalTableIdentifier=t}",
+            ],
+            id="a field that Debezium's router of tables adds",
+        ),
+    ],
+)
+def test_a_key_has_all_columns_that_any_message_names(keys: list[bytes]) -> None:
+    """Without one of them a row replaced another."""
+    run = run_of([*map(Sample, keys, _created(*PARTS))])
+
+    assert run.source.key == ("id", "part")
+    assert (len(run.rows), run.errors) == (2, [])
+
+
+def test_flattened_rows_with_texts_for_keys_are_changes() -> None:
+    """The texts name the key's columns, of which no row has `id`."""
+    rows = [{"code": code, "__deleted": gone} for code, gone in (("a", "false"), ("a", "true"))]
+    run = run_of([Sample(b"Struct{code=a}", json.dumps(row).encode()) for row in rows])
+
+    assert (run.source.value_format, run.source.key) == ("debezium-flat-json", ("code",))
+    assert (run.rows, run.errors) == ([], [])
+
+
+def test_rows_of_goldengate_without_old_ones_are_no_diffs() -> None:
+    """An update of them retracts nothing."""
+    named = {"table": "S.T", "op_ts": "2024-01-01 00:00:00"}
+    samples = [_sent(None, {**named, "op_type": op, "id": 1, "n": n}) for op, n in ("I1", "U2")]
+
+    run = run_of(samples)
+
+    assert (run.source.mode, run.source.key) == ("upsert", ("id",))
+    assert (run.rows, run.errors) == ([{"id": 1, "n": "2"}], [])
+
+
+def test_a_tombstone_behind_a_row_that_is_marked_as_deleted_needs_no_readable_key() -> None:
+    """Each was an error record, beside Avro's values."""
+    kinds = {"id": "int", "__deleted": "string"}
+    fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
+    schema = {"type": "record", "name": "Row", "fields": fields}
+    rows = [{"id": 1, "__deleted": "false"}, {"id": 1, "__deleted": "true"}]
+    samples = [Sample(b"Struct{id=1}", message(1, schema, row)) for row in rows]
+
+    run = run_of([*samples, Sample(b"Struct{id=1}", None)], KnownSchemas({1: schema}))
+
+    assert (run.rows, run.errors) == ([], [])
+
+
 def test_changes_in_avro_are_known_by_their_operations() -> None:
     """They were rows that stayed, as the same messages in JSON are not."""
     row = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "int"}]}

@@ -512,7 +512,7 @@ def change_of(value: dict[str, Any]) -> MessageEvidence:
     if _is_row_modelled(value):
         row = {name: of for name, of in value.items() if name not in _OF_GOLDENGATE}
         key = _names(value.get("primary_keys"))
-        return MessageEvidence(table, key, _rows([row]), options=options)
+        return MessageEvidence(table, key, _rows([row]), lacks_image=True, options=options)
     row = {name: of for name, of in value.items() if name != "op"}
     paths = (path_of(options.get(name, name)) for name in ("before", "after"))
     before, after = (at(value, path, ...) for path in paths)

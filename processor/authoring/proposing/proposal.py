@@ -272,7 +272,8 @@ def propose(
         proposal = proposal.noting("Before the JSON is the id of a schema, which is skipped.")
     if form != "avro":
         proposal, evidence = _of_a_table(proposal, partial(evidence_of, form, samples), table)
-        if form == "debezium-flat-json" and evidence.keyless and not _identity(evidence):
+        keyless = evidence.keyless and not evidence.kafka_keys
+        if form == "debezium-flat-json" and keyless and not _identity(evidence):
             return _as_rows_that_stay(proposal, samples)
         return _declared(proposal, evidence, samples)
     if framing != "confluent":
@@ -420,18 +421,27 @@ def _keyed(
             "with key, and take mode away."
         )
     # This is a guess: messages do not name the key, and an input must have one.
-    guess = _identity(evidence) or tuple(column.name for column in proposal.columns[:1])
+    guess = _key_columns(proposal, evidence, in_part=True) or _identity(evidence)
+    guess = guess or tuple(column.name for column in proposal.columns[:1])
     note = f"Messages of {form} do not name the key: check that key has its columns."
     return replace(proposal, key_columns=guess).noting(note)
 
 
-def _key_columns(proposal: Proposal, evidence: Evidence) -> tuple[str, ...]:
-    """The columns of the most frequent key that are all columns of the row."""
+def _key_columns(
+    proposal: Proposal, evidence: Evidence, *, in_part: bool = False
+) -> tuple[str, ...]:
+    """The columns of the longest key, then the most frequent, that are all columns of the row.
+
+    A part of them suffices with `in_part`: Debezium's router of tables adds one to keys alone.
+    """
     by_name = {column.name.lower(): column.name for column in proposal.columns}
-    for names, _ in (evidence.keys + evidence.kafka_keys).most_common():
-        # Maxwell writes the names in lower case.
-        if all(name.lower() in by_name for name in names):
-            return tuple(by_name[name.lower()] for name in names)
+    for counts in (evidence.keys, evidence.kafka_keys):
+        # The text that a StringConverter makes of a key lacks its nulls.
+        for names in sorted(counts, key=lambda each: (-len(each), -counts[each])):
+            # Maxwell writes the names in lower case.
+            there = [by_name[name.lower()] for name in names if name.lower() in by_name]
+            if in_part or len(there) == len(names):
+                return tuple(there)
     return ()
 
 
