@@ -22,7 +22,7 @@ import duckdb
 import pyarrow as pa
 
 from ikebana.codecs import sql_type
-from ikebana.codecs.sql_type import SqlType, type_of
+from ikebana.codecs.sql_type import SqlType, Struct, type_of
 from ikebana.processor.linear.database import relation_of, source_of
 from ikebana.processor.linear.duckdb_messages import in_words
 from ikebana.processor.linear.expressions import Expression, parse
@@ -382,12 +382,16 @@ class _Nest:
         key = None if step.key is None else self._computed("key", step.key)
         if key is not None:
             self._layers.require_json_form("key", key, step.key)
-            if not compares_as_data(self._layers.type_of(key)):
+            of, kind = step.key, self._layers.described()[key]
+            if isinstance(kind, Struct):
+                differing = (each for each in kind.fields if not compares_as_data(str(each[1])))
+                of, kind = next(differing, (of, kind))
+            if not compares_as_data(str(kind)):
                 problem = (
-                    f"is of type {self._layers.type_of(key)}, whose equal values may differ as "
-                    f"data, as 1 month and 30 days do; compare epoch_us({step.key}), or its text"
+                    f"{of} is of type {kind}, whose equal values may differ as data, as 1 month "
+                    f"and 30 days do; compare epoch_us({of}), or its text"
                 )
-                self._layers.refuse("key", problem, step.key)
+                self._layers.refuse("key", problem)
         if step.select is not None:
             self._select(step.select, key)
         elif key is not None:

@@ -131,13 +131,19 @@ class ColumnList:
         return unused_name(name, self._used)
 
     def of(self, node: Node, name: str = "by") -> str:
-        """The column of an expression; adds one with a name like this if no column has it."""
+        """The column of an expression; adds one if none has it, called as `name_like` says."""
         plain = unplaced(node)
         for column, other in self.listed:
             if unplaced(other) == plain:
                 return column
-        self.listed.append((self.unused(name), node))
+        self.listed.append((self.unused(name_like(node, name)), node))
         return self.listed[-1][0]
+
+
+def name_like(node: Node, name: str) -> str:
+    """The name of a column; this one for any other expression, and for a key."""
+    called = node["column_names"][-1] if node["class"] == "COLUMN_REF" else KEY
+    return name if called == KEY else called
 
 
 def unused_name(name: str, used: set[str]) -> str:

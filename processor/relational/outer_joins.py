@@ -50,6 +50,7 @@ from ikebana.processor.relational.making import (
     MakingError,
     Table,
     compared_texts,
+    name_like,
     struct,
     unused_name,
 )
@@ -299,12 +300,13 @@ def keys_of(
     Without equalities the keys are one row if the right has a row, and else empty.
     """
     pairs = of_compared_type(on.equalities, lefts, right)
-    names = [f"k{at}" for at, _ in enumerate(pairs)]
+    used: set[str] = set()
+    names = [unused_name(name_like(node, "k"), used) for _, node in pairs]
     keys = [text_of(without_alias(right.alias, node)) for _, node in pairs]
     # Null equals nothing, so keys with a null never match.
     nonnull = [f"({key}) IS NOT NULL" for key in keys]
     conditions = [text_of(without_alias(right.alias, condition)) for condition in on.right]
-    select = tuple(zip(names, keys, strict=True)) or (("k0", "true"),)
+    select = tuple(zip(names, keys, strict=True)) or (("k", "true"),)
     step = Sql(where=(*conditions, *nonnull), select=select)
     selected = making.linear(right.relation, f"{what}.keys", step)
     equalities = [

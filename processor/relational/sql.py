@@ -50,6 +50,7 @@ from ikebana.processor.relational.making import (
     Making,
     MakingError,
     Table,
+    name_like,
     unused_name,
 )
 from ikebana.processor.relational.outer_joins import Conditions, Item, anti_join, null_safe
@@ -504,7 +505,8 @@ class _Select:
     def _keys(self, listed: Listed) -> Listed:
         """The columns of `by`, with names that no other column has."""
         used = {name.lower() for name, _ in listed}
-        return [(unused_name("k", used), tree) for tree in self._by.columns(self._names)]
+        by = self._by.columns(self._names)
+        return [(unused_name(name_like(tree, "k"), used), tree) for tree in by]
 
     def _has_groups(self) -> bool:
         """Whether rows are grouped; GROUP BY ALL groups by each column without an aggregate."""

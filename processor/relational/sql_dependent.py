@@ -32,7 +32,7 @@ from ikebana.processor.linear.syntax import (
     own_nodes,
 )
 from ikebana.processor.relational import rows
-from ikebana.processor.relational.making import Listed, Table, compared_as, kind_in
+from ikebana.processor.relational.making import ColumnList, Listed, Table, compared_as, kind_in
 from ikebana.processor.relational.outer_joins import Item, aliases_of, null_safe
 from ikebana.processor.relational.recursion import recurring
 from ikebana.processor.relational.sql_aggregates import calls
@@ -421,8 +421,10 @@ def distinct_values(
 ) -> Table:
     """The distinct values of expressions over an item, filtered by the item's own conditions."""
     conditions = [each for each in froms.conditions if aliases_of(each) == {item.alias}]
-    listed = [(f"k{at}", each) for at, each in enumerate(of)]
-    values = query.selected(Froms([item], conditions), listed, "around")
+    keys = ColumnList([])
+    for each in of:
+        keys.of(each, "k")
+    values = query.selected(Froms([item], conditions), keys.listed, "around")
     if values.facts.sure.is_unique(values.types):
         return values
     # Rows with negative counts have values too, so signs stay.

@@ -337,6 +337,14 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "SELECT (SELECT a, d FROM u LIMIT 1) AS x FROM t",
             "a subquery for one value must select 1 column; it selects 2",
         ),
+        (
+            "SELECT count(*) OVER (PARTITION BY a, i) AS n FROM (SELECT a, to_days(1) i FROM t)",
+            "line 1, column 8: i is of type INTERVAL, whose equal values may differ as data",
+        ),
+        (
+            "SELECT a FROM (SELECT a, to_days(1) AS i FROM t) WHERE i IN (SELECT to_days(2) AS i)",
+            'line 1, column 8: "i" is of type INTERVAL, whose equal values may differ as data',
+        ),
         ("SELECT rowid FROM t", 'line 1, column 8: "rowid" is no column of what FROM names'),
         (
             "SELECT a FROM t WHERE a > (SELECT min(d) FROM u USING SAMPLE 0 ROWS)",
