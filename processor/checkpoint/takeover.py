@@ -74,8 +74,8 @@ class StartHistory:
 
 
 @dataclass(frozen=True, slots=True)
-class GoOn:
-    """The start may go on.
+class Continuation:
+    """From where a start continues.
 
     `published` is the last batch with published progress, and `ends` has the offsets in it, by
     topic.  `new` are the outputs that have never had progress, so the times before their first one
@@ -88,12 +88,12 @@ class GoOn:
     ends: Offsets
 
 
-def judge(history: StartHistory) -> GoOn | Refusal:
+def judge(history: StartHistory) -> Continuation | Refusal:
     """Decide whether checkpoint, commit records and outputs share one history."""
     for refusal in _refusals(history):
         return refusal
     outputs = [(output.name, history.outputs[output.name]) for output in history.plan.published]
-    return GoOn(
+    return Continuation(
         # All outputs of a batch are published at once; one may have lost its records since.
         published=max(-1 if shown.last is None else shown.last.batch for _, shown in outputs),
         # If the beginning of the progress topic is gone, the output has had progress.
@@ -373,7 +373,7 @@ class PipelineHistory:
     lease: Lease | None
     shards: int
     logged: Logged
-    go_on: GoOn
+    continuation: Continuation
 
 
 def history(
@@ -404,10 +404,10 @@ def history(
     # A batch is logged before it is committed anywhere.  So the log is read last: no commit record
     # of an instance that still runs can be beyond it.
     logged = look()
-    go_on = judge(StartHistory(plan, metadata, logged, outputs, commits))
-    if isinstance(go_on, Refusal):
-        raise go_on.error()
-    return PipelineHistory(existing, lease, shards, logged, go_on)
+    continuation = judge(StartHistory(plan, metadata, logged, outputs, commits))
+    if isinstance(continuation, Refusal):
+        raise continuation.error()
+    return PipelineHistory(existing, lease, shards, logged, continuation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,7 +421,7 @@ class TakeoverState:
 
     lease: Lease
     adopted: str | None
-    go_on: GoOn
+    continuation: Continuation
     manifests: tuple[Manifest, ...]
     reports: ShardReports
     logged: Logged
@@ -458,7 +458,7 @@ def take_over(
     claims = claims[: metadata.shards]
     manifests = tuple(claimed.commit.manifest for claimed in claims)
     adopts = last_digest([claimed.offset for claimed in claims])
-    return TakeoverState(lease, adopts, before.go_on, manifests, reports, before.logged)
+    return TakeoverState(lease, adopts, before.continuation, manifests, reports, before.logged)
 
 
 def _stop_if_replaced(plan: Plan, brokers: Brokers, holder: str, former: int) -> None:

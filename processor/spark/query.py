@@ -151,10 +151,10 @@ class ProgressSink:
         self._signals.write(takeover.state.reports)
         left_rows.forget(self._rows)  # of a batch that is repeated, perhaps many times
         self._producer = takeover.producer
-        go_on = takeover.state.go_on
-        self._published = go_on.published
-        self._ends = dict(go_on.ends)
-        self._new = go_on.new
+        continuation = takeover.state.continuation
+        self._published = continuation.published
+        self._ends = dict(continuation.ends)
+        self._new = continuation.new
         self._admin = client.admin(settings.kafka)
         self._on_batch = on_batch
         self._on_missed = on_missed
@@ -407,7 +407,7 @@ def _run_start(
         opening.takeover.incarnation,
         running.sparkContext.uiWebUrl,
         functools.partial(signals.last, InputsState),
-        opening.takeover.state.go_on.waiting,
+        opening.takeover.state.continuation.waiting,
         opening.step.precedes,
         tuple(spark.fast_paths),
     )

@@ -26,7 +26,7 @@ from ikebana.processor.checkpoint.recovering import (
     rebuild_problems,
     unclosed_records,
 )
-from ikebana.processor.checkpoint.takeover import GoOn, OutputState, StartHistory, judge
+from ikebana.processor.checkpoint.takeover import Continuation, OutputState, StartHistory, judge
 from ikebana.processor.engine.editing import output_intervals
 from ikebana.processor.kafka.progress_topic import Closing, closings
 from ikebana.processor.kafka.reader import Range
@@ -301,7 +301,7 @@ def first_batch(plan: Plan, found: Remains) -> tuple[StartHistory, list[Closing]
         {0: first_commit(metadata, plan, 0)},
     )
     judged = judge(began)
-    assert isinstance(judged, GoOn)
+    assert isinstance(judged, Continuation)
     offset = msgspec.structs.replace(start, batch=metadata.first_batch, upper=start.upper + 1)
     level = dict.fromkeys(edges(plan), Interval(start.upper, offset.upper))
     frozen = output_intervals(plan, level, start.transition, None)
@@ -336,7 +336,7 @@ def test_a_run_is_started_again_while_it_makes_the_state_of_a_new_output(form: s
     plan = plan_of(form=f", format: {form}")
     found = left(plan, outputs={**left(plan).outputs, "all": OutputState()})
     again, _ = first_batch(plan, found)
-    assert isinstance(judge(again), GoOn)
+    assert isinstance(judge(again), Continuation)
 
 
 @pytest.mark.parametrize("form", ["diff", "cdcv2-json", "upsert", "debezium-json"])
@@ -354,7 +354,7 @@ def test_outputs_of_which_nothing_was_closed_stand_at_0(form: str) -> None:
             facts = output.traits.facts()
             for message in facts.encode_progress(record.lower, record.upper, times):
                 assert facts.decode(message) == Progress(0, 0, {})
-    assert isinstance(judge(again), GoOn)
+    assert isinstance(judge(again), Continuation)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from ikebana.processor.base.transition import Transition
 from ikebana.processor.checkpoint.checkpoint import CheckpointMetadata, Logged, described
 from ikebana.processor.checkpoint.commits import Lease
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
-from ikebana.processor.checkpoint.takeover import GoOn, StartHistory, judge, lease_refusal
+from ikebana.processor.checkpoint.takeover import Continuation, StartHistory, judge, lease_refusal
 from support.histories import (
     PLAN,
     WITH_PAIRS,
@@ -248,10 +248,10 @@ def test_a_start_knows_what_is_published_what_is_new_and_what_waits() -> None:
     found = judge(history(outputs=outputs, commits=commits))
     fresh = judge(history(outputs={**outputs, "out": shown(None)}))
 
-    assert found == GoOn(
+    assert found == Continuation(
         published=1, new=frozenset(), waiting=5, ends={ERRORS.topic: {0: 1, 1: 1, 2: 1}}
     )
-    assert isinstance(fresh, GoOn)
+    assert isinstance(fresh, Continuation)
     assert fresh.new == {"out"}
 
 

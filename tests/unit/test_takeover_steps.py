@@ -141,7 +141,7 @@ def test_a_first_start_makes_everything_and_is_instance_1() -> None:
     made = taken(brokers, look=lambda: Logged(None, -1, -1))
 
     assert made.lease.incarnation == 1
-    assert made.go_on.new == {output.name for output in PLAN.published}
+    assert made.continuation.new == {output.name for output in PLAN.published}
     assert {n: s.commits for n, s in brokers.shards.items()} == {
         n: [replace(first_commit(born(), PLAN, n), incarnation=1)] for n in range(SHARDS)
     }
