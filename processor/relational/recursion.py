@@ -257,9 +257,9 @@ def recursive(
 
     With a domain, the domain's columns are the last ones of the result.
     """
-    making, node = query.making, view.node
+    making, node, within = query.making, view.query.node, view.query.within
     try:
-        base = query.query(node["left"], view.views, domain=domain)
+        base = query.query(within(node["left"]), domain=domain)
         shown = len(base.types) - (0 if domain is None else len(domain.relation.types))
         names = [*view.names, *list(base.types)[len(view.names) : shown]]
         if len({each.lower() for each in names}) < shown:
@@ -274,7 +274,7 @@ def recursive(
         variable = making.variable(columns)
         inner_view = replace(view, relation=variable)
         right = node["right"] if node["union_all"] else _once(node["right"])
-        part = query.query(right, {**view.views, name.lower(): inner_view})
+        part = query.query(within(right, {name.lower(): inner_view}))
         part = _of_types(making, part, columns, f'"{name}"')
         if not _is_linear(making, variable):
             making.extract({variable.name})
@@ -318,17 +318,16 @@ class _Rounds:
     def reads_all(self) -> bool:
         """Whether the part reads `recurring.t`, the rows of all rounds before."""
         name = recurring(self._name)
-        return f'"{name}"' in msgspec.json.encode(self._view.node["right"]).decode().lower()
+        return f'"{name}"' in msgspec.json.encode(self._view.query.node["right"]).decode().lower()
 
     def result(self, limits: RecursionLimits) -> Table:
         """The collection; its last columns are those of the domain.  Raises: SqlQueryError."""
-        making, node, number = self._making, self._view.node, self._number
+        making, node, number = self._making, self._view.query.node, self._number
         base = self._base
         variable = making.variable({**base.types, number: "BIGINT"})
         every = [(each, quoted(each)) for each in base.types]
-        part = self._query.query(
-            node["right"], self._views(variable), domain=self._rounds(variable)
-        )
+        within = self._view.query.within(node["right"], self._views(variable))
+        part = self._query.query(within, domain=self._rounds(variable))
         renamed = zip(variable.types, map(quoted, part.types), strict=True)
         part = making.select(part, "next", renamed)
         part = making.select(part, "next", [*every, (number, f"{quoted(number)} + 1")])
@@ -342,12 +341,13 @@ class _Rounds:
         if not node["key_targets"]:
             return making.select(result, "recursive.all", every)
         views = {_ROWS: replace(self._view, relation=result)}
-        last: Table = self._query.query(query_tree(self._of(None, self._outer)), views)
+        whole = query_tree(self._of(None, self._outer))
+        last: Table = self._query.query(self._view.query.within(whole, views))
         return last
 
     def _views(self, variable: Table) -> Mapping[str, Any]:
-        """The views that the part may read: those of the query, its own rows and all rows."""
-        node, view = self._view.node, self._view
+        """The views that the part may read beside those of the query: its own and all rows."""
+        node, view = self._view.query.node, self._view
         last = self._of("<=")
         if not node["key_targets"]:
             last = self._of("=")
@@ -356,16 +356,17 @@ class _Rounds:
             last = f"SELECT {listed} FROM {quoted(_ROWS)} WHERE {self._met('=')}"
         else:
             last = f"{last} EXCEPT {self._of('<')}"
-        views = {**view.views, _ROWS: replace(view, relation=variable)}
-        of_rows = {_ROWS: views[_ROWS]}
+        of_rows = {_ROWS: replace(view, relation=variable)}
+        views = dict(of_rows)
         for name, text in ((self._name.lower(), last), (recurring(self._name), self._of("<="))):
-            views[name] = replace(view, node=query_tree(text), names=(), views=of_rows)
+            query = view.query.within(query_tree(text), of_rows)
+            views[name] = replace(view, query=query, names=())
         return views
 
     def _of(self, sign: str | None, more: Sequence[str] = ()) -> str:
         """SQL of the rows of the rounds up to one, those of the last round of each key."""
         where = "" if sign is None else f" WHERE {self._met(sign)}"
-        targets = self._view.node["key_targets"]
+        targets = self._view.query.node["key_targets"]
         if not targets:
             return f"SELECT {', '.join(map(quoted, self._shown))} FROM {quoted(_ROWS)}{where}"
         listed = {
@@ -394,7 +395,7 @@ class _Rounds:
         """The numbers of rounds that have rows, with the values of the domain."""
         making, domain, fields = self._making, self._domain, [*self._outer, self._number]
         rounds = making.select(variable, "round", [(each, quoted(each)) for each in fields])
-        if not self._view.node["key_targets"]:
+        if not self._view.query.node["key_targets"]:
             rounds = rows.union_all(making, [rounds, self._empty()])
         hidden = [(_ROUND, each, each) for each in fields]
         if domain is not None:

@@ -90,9 +90,9 @@ from ikebana.processor.relational.sql_shape import as_duckdb, rewritten
 from ikebana.processor.relational.sql_subqueries import Subqueries
 from ikebana.processor.relational.sql_whole import (
     By,
-    NamedQueries,
     QueryTranslation,
     Recursion,
+    Subquery,
     SubqueryTotals,
     named_tables,
     selected,
@@ -342,16 +342,14 @@ def tables_of(text: str) -> list[str]:
     return [others[name].source if name in others else name for name in named]
 
 
-def select(
-    query: QueryTranslation, node: Node, views: NamedQueries, by: By
-) -> Table | SubqueryTotals:
+def select(query: QueryTranslation, subquery: Subquery, by: By) -> Table | SubqueryTotals:
     """Translate a SELECT; the columns of `by` are the last ones of its result.
 
     Raises: SqlQueryError.
     """
-    refuse_select(node)
-    names = filtered(query, node, views, by.domain)
-    return _Select(query, node, views, names, by).result()
+    refuse_select(subquery.node)
+    names = filtered(query, subquery, by.domain)
+    return _Select(query, subquery, names, by).result()
 
 
 def _field(node: Node) -> str:
@@ -413,14 +411,15 @@ def _of_all(
 
 
 def _aggregates_within(
-    query: QueryTranslation, node: Node, views: NamedQueries, names: Names
+    query: QueryTranslation, subquery: Subquery, names: Names
 ) -> Iterator[tuple[str, Node]]:
     """The aggregates in subqueries of a SELECT that read its columns alone, each with a name."""
     reads, numbers = OuterNames(query.tables), count()
-    parts = [node[part] for part in ("select_list", "having", "modifiers", "qualify")]
+    parts = [subquery.node[part] for part in ("select_list", "having", "modifiers", "qualify")]
     for each in own_nodes(parts):
-        inner = each["subquery"]["node"] if each["class"] == "SUBQUERY" else None
-        for call, read in reads.outer_aggregates(inner, views) if inner else ():
+        if each["class"] != "SUBQUERY":
+            continue
+        for call, read in reads.outer_aggregates(subquery.within(each["subquery"]["node"])):
             if all(names.meant(name, (False,)) is not None for name in read):
                 yield f"a{next(numbers)}", call
 
@@ -467,16 +466,14 @@ def _apart(keys: Listed) -> Callable[[Node], Node]:
 
 
 class _Select:
-    def __init__(
-        self, query: QueryTranslation, node: Node, views: NamedQueries, names: Names, by: By
-    ) -> None:
+    def __init__(self, query: QueryTranslation, subquery: Subquery, names: Names, by: By) -> None:
         self._query = query
-        self._node = node
-        self._views = views
+        self._node = node = subquery.node
+        self._subquery = subquery
         self._names = names
         self._by = by
         # Aggregates of this query within its subqueries, by names of hidden columns.
-        self._lifted = dict(_aggregates_within(query, node, views, names))
+        self._lifted = dict(_aggregates_within(query, subquery, names))
         instead = {id(call): column(_LIFTED, name) for name, call in self._lifted.items()}
         self._node = _with_nodes(node, instead) if instead else node
 
@@ -484,7 +481,7 @@ class _Select:
         node, names = self._node, self._names
         orders = [modifier.get("orders") for modifier in node["modifiers"]]
         parts = [node["select_list"], node["qualify"], orders, targets_of(node)]
-        subqueries = Subqueries(self._query, self._views, names)
+        subqueries = Subqueries(self._query, self._subquery, names)
         if self._has_groups() or node["having"] or calls(parts) or self._lifted:
             subqueries.place([*_grouped_by(node, names), *calls([*parts, node["having"]])])
             names.froms = self._query.one(names.froms, "where", self._read())
@@ -557,7 +554,7 @@ class _Select:
         if lifted:
             group_item = _with_columns(self._query, group_item, [(n, over(t)) for n, t in lifted])
         of_groups = Names(Froms([group_item]))
-        subqueries = Subqueries(self._query, self._views, of_groups, are_resolved=True)
+        subqueries = Subqueries(self._query, self._subquery, of_groups, are_resolved=True)
         subqueries.add_all(map(over, having))
         shown = [(name, over(tree)) for name, tree in listed]
         behind = behind.over(over)

@@ -34,20 +34,16 @@ from ikebana.processor.linear.syntax import (
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.making import ColumnList, Listed, Table, compared_as, kind_in
 from ikebana.processor.relational.outer_joins import Item, aliases_of, null_safe
-from ikebana.processor.relational.recursion import recurring
 from ikebana.processor.relational.sql_aggregates import calls
 from ikebana.processor.relational.sql_over import windows_of
 from ikebana.processor.relational.sql_refusals import has_groups, whole_number
 from ikebana.processor.relational.sql_scope import Froms, Names, relation_item
 from ikebana.processor.relational.sql_whole import (
     By,
-    NamedQueries,
-    NamedQuery,
     QueryTranslation,
+    Subquery,
     SubqueryTotals,
-    children,
     is_unnest,
-    with_views,
 )
 
 Name = tuple[str, ...]
@@ -61,86 +57,80 @@ class OuterNames:
     def __init__(self, tables: Mapping[str, Table]) -> None:
         self._tables = {name.lower(): table for name, table in tables.items()}
 
-    def of_query(
-        self, node: Node, views: NamedQueries, around: Sequence[FromScope] = ()
-    ) -> Iterator[Name]:
+    def of_query(self, query: Subquery, around: Sequence[FromScope] = ()) -> Iterator[Name]:
         """The names in a query that are neither columns of its tables nor in `around`."""
-        views = with_views(node, views)
-        for child, views_there in _parts(node, views):
-            yield from self.of_query(child, views_there, around)
+        node = query.node
+        for part in query.parts():
+            yield from self.of_query(part, around)
         if node["type"] != "SELECT_NODE":
             return
-        yield from self.of_from(node["from_table"], views, around)
-        scopes = [*around, self.scope(node["from_table"], views), _aliases(node)]
+        yield from self.of_from(node["from_table"], query, around)
+        scopes = [*around, self.scope(node["from_table"], query), _aliases(node)]
         parts = {
             name: part for name, part in node.items() if name not in ("from_table", "cte_map")
         }
-        yield from self.of_parts(parts, views, scopes)
+        yield from self.of_parts(parts, query, scopes)
 
-    def outer_aggregates(
-        self, node: Node, views: NamedQueries
-    ) -> Iterator[tuple[Node, list[Name]]]:
+    def outer_aggregates(self, query: Subquery) -> Iterator[tuple[Node, list[Name]]]:
         """The aggregates of a query that read no column of its own, each with what it reads."""
-        views = with_views(node, views)
-        for child, views_there in _parts(node, views):
-            yield from self.outer_aggregates(child, views_there)
+        node = query.node
+        for part in query.parts():
+            yield from self.outer_aggregates(part)
         if node["type"] != "SELECT_NODE":
             return
-        scope = [self.scope(node["from_table"], views)]
+        scope = [self.scope(node["from_table"], query)]
         parts = ("select_list", "where_clause", "having", "modifiers")
         for call in calls([node[part] for part in parts]):
-            names = [*self.of_parts(call["arguments"], views, scope)]
+            names = [*self.of_parts(call["arguments"], query, scope)]
             if names and len(names) == len(list(columns(call["arguments"], with_parts=True))):
                 yield call, names
 
-    def of_parts(
-        self, parts: Any, views: NamedQueries, around: Sequence[FromScope]
-    ) -> Iterator[Name]:
+    def of_parts(self, parts: Any, query: Subquery, around: Sequence[FromScope]) -> Iterator[Name]:
         """The names in expressions that are no column in `around`."""
         for names in columns(parts, with_parts=True):
             if not any(has_column(scope, names) for scope in around):
                 yield names
         for each in own_nodes(parts):
             if each["class"] == "SUBQUERY":
-                yield from self.of_query(each["subquery"]["node"], views, around)
+                yield from self.of_query(query.within(each["subquery"]["node"]), around)
 
     def of_from(
-        self, node: Node, views: NamedQueries, around: Sequence[FromScope] = ()
+        self, node: Node, query: Subquery, around: Sequence[FromScope] = ()
     ) -> Iterator[Name]:
         """The same for an item of FROM; its queries may read tables to their left."""
         match node["type"]:
             case "SUBQUERY":
-                yield from self.of_query(node["subquery"]["node"], views, around)
+                yield from self.of_query(query.within(node["subquery"]["node"]), around)
             case "BASE_TABLE":
-                view = views.get(node["table_name"].lower())
+                view = query.views.get(node["table_name"].lower())
                 if view is not None and view.relation is None:
-                    yield from self.of_query(view.node, view.views, around)
+                    yield from self.of_query(view.query, around)
             case "TABLE_FUNCTION":
-                yield from self.of_parts(node["function"], views, around)
+                yield from self.of_parts(node["function"], query, around)
             case "PIVOT":
-                yield from self.of_from(node["source"], views, around)
+                yield from self.of_from(node["source"], query, around)
             case "JOIN":
-                left, right = (self.scope(node[side], views) for side in ("left", "right"))
-                yield from self.of_from(node["left"], views, around)
-                yield from self.of_from(node["right"], views, [*around, left])
-                yield from self.of_parts(node["condition"], views, [*around, left, right])
+                left, right = (self.scope(node[side], query) for side in ("left", "right"))
+                yield from self.of_from(node["left"], query, around)
+                yield from self.of_from(node["right"], query, [*around, left])
+                yield from self.of_parts(node["condition"], query, [*around, left, right])
 
-    def scope(self, node: Node, views: NamedQueries) -> FromScope:
+    def scope(self, node: Node, query: Subquery) -> FromScope:
         """The tables and columns of an item of FROM."""
         match node["type"]:
             case "JOIN":
-                return [*self.scope(node["left"], views), *self.scope(node["right"], views)]
+                return [*self.scope(node["left"], query), *self.scope(node["right"], query)]
             case "SUBQUERY":
-                names = self._names_of(node["subquery"]["node"], views)
+                names = self._names_of(query.within(node["subquery"]["node"]))
             case "BASE_TABLE":
-                names = self._names_in(node["table_name"].lower(), views)
+                names = self._names_in(node["table_name"].lower(), query)
             case "EXPRESSION_LIST":
                 names = [f"col{at}" for at, _ in enumerate(node["values"][0])]
             case "TABLE_FUNCTION":
                 called = node["alias"] or node["function"]["function_name"]
                 names = [called, "ordinality"]
             case "PIVOT":
-                fields = (each for _, each in self.scope(node["source"], views))
+                fields = (each for _, each in self.scope(node["source"], query))
                 names = [name for each in fields if each is not _KEYS for name in each]
                 names += [*node["pivots"][0]["unpivot_names"], *node["unpivot_names"]]
             case _:
@@ -151,27 +141,26 @@ class OuterNames:
         table = (called.lower(), tuple(name.lower() for name in renamed))
         return [table, (table[0], _KEYS)] if node["type"] == "BASE_TABLE" else [table]
 
-    def _names_in(self, name: str, views: NamedQueries) -> list[str]:
+    def _names_in(self, name: str, query: Subquery) -> list[str]:
         """The columns of a table, or of a view."""
-        if (view := views.get(name)) is not None:
+        if (view := query.views.get(name)) is not None:
             relation = view.relation
-            names = (
-                self._names_of(view.node, view.views) if relation is None else [*relation.types]
-            )
-            return names if relation is not None else [*view.names, *names[len(view.names) :]]
+            if relation is not None:
+                return [*relation.types]
+            return [*view.names, *self._names_of(view.query)[len(view.names) :]]
         table = self._tables.get(name)
         return [] if table is None else [*table.types]
 
-    def _names_of(self, node: Node, views: NamedQueries) -> list[str]:
+    def _names_of(self, query: Subquery) -> list[str]:
         """The names of a query's result columns."""
-        views = with_views(node, views)
-        for child, views_there in _parts(node, views):
-            return self._names_of(child, views_there)
+        for part in query.parts():
+            return self._names_of(part)
+        node = query.node
         names: list[str] = []
         for at, each in enumerate(node.get("select_list", ())):
             if each["class"] == "STAR":
                 of = each["relation_name"].lower()
-                scope = self.scope(node["from_table"], views)
+                scope = self.scope(node["from_table"], query)
                 listed = (fields for by, fields in scope if of in ("", by) and fields is not _KEYS)
                 names += [name for fields in listed for name in fields]
             elif each.get("alias") or each["class"] != "COLUMN_REF":
@@ -187,15 +176,6 @@ _USUAL = {
     "PIVOT": "__unnamed_pivot",
 }
 _KEYS = (KEY, *(name for name, whole in SHORT.items() if whole == KEY))
-
-
-def _parts(node: Node, views: NamedQueries) -> list[tuple[Node, NamedQueries]]:
-    """The branches of a set operation, or the parts of a recursion, each with its views."""
-    if node["type"] != "RECURSIVE_CTE_NODE":
-        return [(child, views) for child in children(node)]
-    recurrent = NamedQuery(node["left"], node["aliases"], views)
-    names = (node["cte_name"].lower(), recurring(node["cte_name"]))
-    return [(node["left"], views), (node["right"], {**views, **dict.fromkeys(names, recurrent)})]
 
 
 def has_column(scope: FromScope, names: Name) -> bool:
@@ -242,38 +222,31 @@ class SubqueryResult:
 
 
 def translate_dependent(
-    query: QueryTranslation,
-    node: Node,
-    views: NamedQueries,
-    names: Names,
-    *,
-    may_be_totals: bool = True,
+    query: QueryTranslation, subquery: Subquery, names: Names, *, may_be_totals: bool = True
 ) -> SubqueryResult:
     """Translate a subquery for each row of the outer query, whose names are `names`.
 
     The collections of `names` may become one; expressions resolved before are no longer valid.
     Raises: SqlQueryError.
     """
-    read = outer_names(query, node, views, names)
+    read = outer_names(query, subquery, names)
     if not read:
-        return _result(query, query.query(node, views), ())
-    for call, of in OuterNames(query.tables).outer_aggregates(node, views):
+        return _result(query, query.query(subquery), ())
+    for call, of in OuterNames(query.tables).outer_aggregates(subquery):
         if all(names.meant(each) is not None for each in of):
             raise SqlQueryError(_OUTER_AGGREGATE, call.get("query_location"))
-    supplied = _supplied(query, node, views, names)
-    if supplied is not None and (may_be_totals or not is_one_row(node)):
-        result = _by_equalities(query, supplied, views, names)
+    supplied = _supplied(query, subquery, names)
+    if supplied is not None and (may_be_totals or not is_one_row(subquery.node)):
+        result = _by_equalities(query, supplied, names)
         if _is_by_data(result, names):
             return result
     domain, around = domain_of(query, names, read)
-    return _result(query, query.query(node, views, domain=domain), around)
+    return _result(query, query.query(subquery, domain=domain), around)
 
 
-def outer_names(
-    query: QueryTranslation, node: Node, views: NamedQueries, names: Names
-) -> list[Name]:
+def outer_names(query: QueryTranslation, subquery: Subquery, names: Names) -> list[Name]:
     """The names in a subquery that mean columns of the query around it."""
-    unbound = OuterNames(query.tables).of_query(node, views)
+    unbound = OuterNames(query.tables).of_query(subquery)
     return [each for each in dict.fromkeys(unbound) if names.meant(each) is not None]
 
 
@@ -315,21 +288,20 @@ def _result(query: QueryTranslation, relation: Table, around: tuple[Node, ...]) 
 class _Supplied:
     """A query without the equalities that determine outer columns; and both sides of these."""
 
-    node: Node
+    query: Subquery
     around: tuple[Node, ...]
     inner: tuple[Node, ...]
 
 
-def _supplied(
-    query: QueryTranslation, node: Node, views: NamedQueries, names: Names
-) -> _Supplied | None:
+def _supplied(query: QueryTranslation, subquery: Subquery, names: Names) -> _Supplied | None:
     """The parts of a query that reads outer columns in equalities of WHERE alone; else None."""
+    node = subquery.node
     if node["type"] != "SELECT_NODE" or (_is_grouped(node) and not _is_plain(node)):
         return None
     if len(node["group_sets"]) > 1 and not all(node["group_sets"]):
         # A set of nothing has a row even for outer values without rows.
         return None
-    scope = OuterNames(query.tables).scope(node["from_table"], with_views(node, views))
+    scope = OuterNames(query.tables).scope(node["from_table"], subquery)
     pairs: list[tuple[Node, Node]] = []
     rest: list[Node] = []
     for condition in conjuncts(node["where_clause"]):
@@ -338,8 +310,8 @@ def _supplied(
             rest.append(condition)
         else:
             pairs.append(pair)
-    reduced = {**node, "where_clause": conjunction(rest)}
-    if not pairs or outer_names(query, reduced, views, names):
+    reduced = subquery._replace(node={**node, "where_clause": conjunction(rest)})
+    if not pairs or outer_names(query, reduced, names):
         return None
     around, sides = zip(*pairs, strict=True)
     return _Supplied(reduced, tuple(around), tuple(sides))
@@ -370,12 +342,9 @@ def _pair(condition: Node, scope: FromScope, names: Names) -> tuple[Node, Node] 
     return None
 
 
-def _by_equalities(
-    query: QueryTranslation, supplied: _Supplied, views: NamedQueries, names: Names
-) -> SubqueryResult:
-    node = supplied.node
+def _by_equalities(query: QueryTranslation, supplied: _Supplied, names: Names) -> SubqueryResult:
     around = tuple(map(names.resolved, supplied.around))
-    result = query.select(node, with_views(node, views), By(expressions=supplied.inner))
+    result = query.select(supplied.query, By(expressions=supplied.inner))
     if isinstance(result, SubqueryTotals):
         return SubqueryResult(result.item, around, result.fields, result.shown, is_total=True)
     return replace(_result(query, result, around), is_null_safe=False)

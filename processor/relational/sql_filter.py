@@ -60,8 +60,8 @@ from ikebana.processor.relational.sql_scope import (
 from ikebana.processor.relational.sql_subqueries import Gathered, Subqueries
 from ikebana.processor.relational.sql_whole import (
     GreatestValues,
-    NamedQueries,
     QueryTranslation,
+    Subquery,
     reads_columns,
     series_of,
     values,
@@ -93,28 +93,26 @@ def _around(node: Node) -> SqlQueryError:
     return SqlQueryError(_AROUND.format(named, instead), node.get("query_location"))
 
 
-def lateral_query(
-    node: Node, views: NamedQueries
-) -> tuple[Node, NamedQueries, list[Sequence[str]]]:
-    """The query of an item of FROM, its views, and other names of its columns.
+def lateral_query(node: Node, around: Subquery) -> tuple[Subquery, list[Sequence[str]]]:
+    """The query of an item of FROM, and other names of its columns.
 
     Raises: QueryError.
     """
     match node["type"]:
         case "SUBQUERY":
-            return node["subquery"]["node"], views, [node["column_name_alias"]]
+            return around.within(node["subquery"]["node"]), [node["column_name_alias"]]
         case "BASE_TABLE":
-            view = views[node["table_name"].lower()]
-            return view.node, view.views, [view.names, node["column_name_alias"]]
+            view = around.views[node["table_name"].lower()]
+            return view.query, [view.names, node["column_name_alias"]]
     raise SqlQueryError(_BESIDE, node.get("query_location"))
 
 
 def lateral_join(
-    query: QueryTranslation, node: Node, views: NamedQueries, called: str, left: Froms
+    query: QueryTranslation, node: Node, around: Subquery, called: str, left: Froms
 ) -> Froms:
     """The items to the left joined with the result of the query.  Raises: QueryError."""
     names = Names(left)
-    result, columns = _result(query, node, views, called, names, may_be_totals=True)
+    result, columns = _result(query, node, around, called, names, may_be_totals=True)
     if not result.is_total:
         right = replace(result.item, columns=columns)
         conditions = [*names.froms.conditions, *(equality(*pair) for pair in result.on)]
@@ -127,14 +125,14 @@ def lateral_join(
 
 
 def outer_lateral(
-    query: QueryTranslation, node: Node, views: NamedQueries, called: str, left: Froms
+    query: QueryTranslation, node: Node, around: Subquery, called: str, left: Froms
 ) -> tuple[Froms, Froms, list[Node]]:
     """The left as one collection, the result of the query, and the conditions that join them.
 
     Raises: QueryError.
     """
     names = Names(query.one(left, "joined"))
-    result, columns = _result(query, node, views, called, names, may_be_totals=False)
+    result, columns = _result(query, node, around, called, names, may_be_totals=False)
     right: Item = replace(result.item, columns=columns)
     return names.froms, Froms([right]), [equality(*pair) for pair in result.on]
 
@@ -142,15 +140,15 @@ def outer_lateral(
 def _result(
     query: QueryTranslation,
     node: Node,
-    views: NamedQueries,
+    around: Subquery,
     called: str,
     names: Names,
     *,
     may_be_totals: bool,
 ) -> tuple[SubqueryResult, tuple[QualifiedColumn, ...]]:
     """The result of a query for each row to its left, and its columns."""
-    within, own_views, renames = lateral_query(node, views)
-    result = translate_dependent(query, within, own_views, names, may_be_totals=may_be_totals)
+    within, renames = lateral_query(node, around)
+    result = translate_dependent(query, within, names, may_be_totals=may_be_totals)
     shown = [name for name, _ in result.shown]
     for others in renames:
         shown = [*others, *shown[len(others) :]]
@@ -159,15 +157,14 @@ def _result(
     return result, tuple((called, name, each) for name, each in zip(shown, fields, strict=True))
 
 
-def filtered(
-    query: QueryTranslation, node: Node, views: NamedQueries, domain: Item | None = None
-) -> Names:
+def filtered(query: QueryTranslation, subquery: Subquery, domain: Item | None = None) -> Names:
     """Translate FROM and WHERE of a SELECT; returns the names that its other clauses may use.
 
     With a domain, the domain is one of the joined collections.
     """
+    node = subquery.node
     bounds, others = _time_bounds(node["where_clause"])
-    from_clause = _From(query, views, others, _bounds(node["where_clause"]))
+    from_clause = _From(query, subquery, others, _bounds(node["where_clause"]))
     names = Names(from_clause.whole(node["from_table"], domain))
     for each in node["select_list"]:
         if each.get("alias") and each["class"] != "STAR":
@@ -179,7 +176,7 @@ def filtered(
             waiting.append(condition)
         else:
             names.froms.conditions.append(names.resolved(condition))
-    subqueries = Subqueries(query, views, names, conjuncts(node["where_clause"]))
+    subqueries = Subqueries(query, subquery, names, conjuncts(node["where_clause"]))
     subqueries.add_all(waiting)
     _bounded_after(query, names, left)
     return names
@@ -211,14 +208,14 @@ class _From:
     def __init__(
         self,
         query: QueryTranslation,
-        views: NamedQueries,
+        around: Subquery,
         conditions: Sequence[Node],
         bounds: Sequence[_UpperBound],
     ) -> None:
         self._bounds = bounds
         self.conditions = list(conditions)
         self._query = query
-        self._views = views
+        self._around = around
         self._reads = OuterNames(query.tables)
         self._queries = 0
 
@@ -238,7 +235,7 @@ class _From:
     def _is_read(self, froms: Froms, node: Node) -> bool:
         """Whether an item of FROM reads items before it."""
         names = Names(froms)
-        read = self._reads.of_from(node, self._views)
+        read = self._reads.of_from(node, self._around)
         return any(names.meant(each) is not None for each in read)
 
     def froms(
@@ -264,7 +261,7 @@ class _From:
             return with_elements(self._query, before, series_of(node))
         if self._is_read(before, node):
             called = self._called(node)
-            return lateral_join(self._query, node, self._views, called, before)
+            return lateral_join(self._query, node, self._around, called, before)
         items = [*before.items, *self._leaf(node, is_seen=is_seen).items]
         return Froms(items, before.conditions, before.merged)
 
@@ -277,11 +274,11 @@ class _From:
             case "BASE_TABLE":
                 called = self._called(node)
                 bounds = self._bounds_of(called, node) if is_seen else {}
-                relation = self._query.table(node, self._views, bounds)
+                relation = self._query.table(node, self._around, bounds)
             case "SUBQUERY":
                 called, inner = self._called(node), node["subquery"]["node"]
                 bounds = self._bounds_of(called, node) if is_seen else {}
-                relation = self._query.query(inner, self._views, bounds)
+                relation = self._query.query(self._around.within(inner), bounds)
             case "EMPTY":
                 return Froms([Item(self._query.free_alias("one"), self._query.one_row())])
             case "EXPRESSION_LIST":
@@ -298,7 +295,9 @@ class _From:
                 named = other.lower().replace("_", " ")
                 raise SqlQueryError(f"{named} in FROM is not supported", place)
         names = node.get("column_name_alias", ())
-        has_key = node["type"] == "BASE_TABLE" and node["table_name"].lower() not in self._views
+        has_key = (
+            node["type"] == "BASE_TABLE" and node["table_name"].lower() not in self._around.views
+        )
         alias = self._query.free_alias(called)
         return Froms([relation_item(alias, relation, called, names, has_key=has_key)])
 
@@ -356,7 +355,7 @@ class _From:
             def on(one: Froms) -> list[Node]:
                 return conditions if one.items == left.items else self._on(node, one, right)
 
-            test = pair_filter(self._query, node, self._views)
+            test = pair_filter(self._query, node, self._around)
             return semi_or_anti(self._query, join, left, right.items[0], on, test)
         return self._joined(node, left, right, conditions)
 
@@ -366,8 +365,8 @@ class _From:
         if kind is None:
             every = [*left.conditions, *right.conditions, *conditions]
             both = Froms([*left.items, *right.items], every, of)
-            return filter_of_subqueries(self._query, node, self._views, both)
-        test = pair_filter(self._query, node, self._views)
+            return filter_of_subqueries(self._query, node, self._around, both)
+        test = pair_filter(self._query, node, self._around)
         (first,), (second,) = left.items, right.items
         item = outer(self._query, kind, first, second, conditions, of, test)
         return Froms([item], [], of)
@@ -383,17 +382,17 @@ class _From:
         if is_beside:
             both = self.froms(right, is_filtered=False, before=left)
             both.conditions += self._on(node, both, Froms())
-            return filter_of_subqueries(self._query, node, self._views, both)
-        within, _, _ = lateral_query(right, self._views)
+            return filter_of_subqueries(self._query, node, self._around, both)
+        within, _ = lateral_query(right, self._around)
         called = self._called(right)
-        if is_using or (kind is not None and not (is_one_row(within) and is_always(node))):
-            left, others, meets = outer_lateral(self._query, right, self._views, called, left)
+        if is_using or (kind is not None and not (is_one_row(within.node) and is_always(node))):
+            left, others, meets = outer_lateral(self._query, right, self._around, called, left)
             conditions = [*self._on(node, left, others), *meets]
             return self._joined(node, left, others, conditions)
-        both = lateral_join(self._query, right, self._views, called, left)
+        both = lateral_join(self._query, right, self._around, called, left)
         if kind is None:
             both.conditions += self._on(node, both, Froms())
-        return filter_of_subqueries(self._query, node, self._views, both)
+        return filter_of_subqueries(self._query, node, self._around, both)
 
     def _with_elements(self, left: Froms, node: Node) -> Froms:
         """A join of rows with the elements of a list in one of their columns."""
@@ -532,24 +531,24 @@ def is_always(node: Node) -> bool:
 
 
 def filter_of_subqueries(
-    query: QueryTranslation, node: Node, views: NamedQueries, both: Froms
+    query: QueryTranslation, node: Node, around: Subquery, both: Froms
 ) -> Froms:
     """An inner join, filtered by the conditions that have subqueries."""
     names = Names(both)
-    subqueries = Subqueries(query, views, names)
+    subqueries = Subqueries(query, around, names)
     subqueries.add_all(with_subqueries(node))
     return names.froms
 
 
 def pair_filter(
-    query: QueryTranslation, node: Node, views: NamedQueries
+    query: QueryTranslation, node: Node, around: Subquery
 ) -> Callable[[Item], Item] | None:
     """A filter of an outer join's pairs by conditions with subqueries; None if it has none."""
     conditions = with_subqueries(node)
 
     def test(pairs: Item) -> Item:
         names = Names(Froms([pairs]))
-        subqueries = Subqueries(query, views, names, are_resolved=True)
+        subqueries = Subqueries(query, around, names, are_resolved=True)
         subqueries.add_all(map(names.resolved, conditions))
         listed = [(name, column(pairs.alias, name)) for name in pairs.relation.types]
         return Item(pairs.alias, query.selected(names.froms, listed, "on"))

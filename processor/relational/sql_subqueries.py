@@ -63,7 +63,7 @@ from ikebana.processor.relational.sql_dependent import (
 )
 from ikebana.processor.relational.sql_refusals import has_groups
 from ikebana.processor.relational.sql_scope import VALUES, Froms, Names
-from ikebana.processor.relational.sql_whole import NamedQueries, QueryTranslation, Selection
+from ikebana.processor.relational.sql_whole import QueryTranslation, Selection, Subquery
 
 # Functions that are null if one of their arguments is.
 _STRICT = {"+", "-", "*", "/", "//", "%"}
@@ -78,21 +78,22 @@ _SEVERAL = "a subquery for one value has several rows: "
 class Subqueries:
     """Joins subqueries with the collections of a query, and replaces them in expressions.
 
-    `beside` are conditions that are true for all rows.  If expressions `are_resolved` already,
-    they read the first collection, which therefore keeps its alias and its columns.
+    They stand in the query `around`; `beside` are conditions that are true for all rows.  If
+    expressions `are_resolved` already, they read the first collection, which therefore keeps its
+    alias and its columns.
     """
 
     def __init__(
         self,
         query: QueryTranslation,
-        views: NamedQueries,
+        around: Subquery,
         names: Names,
         beside: Iterable[Node] = (),
         *,
         are_resolved: bool = False,
     ) -> None:
         self._query = query
-        self._views = views
+        self._around = around
         self._names = names
         self._gathered = Gathered(query, names, are_resolved=are_resolved)
         self._nonnull = _nonnull(beside)
@@ -167,7 +168,7 @@ class Subqueries:
         is_plain = inner["type"] == "SELECT_NODE" and leaves_none_out(inner)
         if is_plain and not _shows_more(inner):
             inner = {**inner, "select_list": [tree("1")], "modifiers": []}
-        return translate_dependent(self._query, inner, self._views, self._names)
+        return translate_dependent(self._query, self._around.within(inner), self._names)
 
     def _any(self, node: Node, *, is_negative: bool) -> None:
         if is_negative or node["comparison_type"] != "COMPARE_EQUAL":
@@ -199,7 +200,7 @@ class Subqueries:
         self.place([node["child"]])
         inner, operator = node["subquery"]["node"], node["comparison_type"]
         result = translate_dependent(
-            self._query, inner, self._views, self._names, may_be_totals=False
+            self._query, self._around.within(inner), self._names, may_be_totals=False
         )
         shown, parts = [each for _, each in result.shown], [node["child"]]
         if len(shown) > 1:
@@ -234,7 +235,7 @@ class Subqueries:
     def _value(self, node: Node, *, is_strict: bool) -> Node:
         """A column with the value of a scalar subquery, which is null if it has no row."""
         inner = node["subquery"]["node"]
-        result = translate_dependent(self._query, inner, self._views, self._names)
+        result = translate_dependent(self._query, self._around.within(inner), self._names)
         if len(result.shown) != 1:
             raise SqlQueryError(
                 f"a subquery for one value needs one column; it has {len(result.shown)}",

@@ -60,10 +60,11 @@ from ikebana.processor.relational.sql_scope import Froms, Names, no_table
 from ikebana.processor.relational.windows import FromCall, WindowCall
 
 NamedQueries = Mapping[str, "NamedQuery"]
+NO_VIEWS: NamedQueries = {}
 GreatestValues = Mapping[str, int]
 """Greatest values of columns, by names in lower case: rows beyond them are not needed."""
 NOT_BOUND: GreatestValues = {}
-_Select = Callable[["QueryTranslation", Node, NamedQueries, "By"], "Table | SubqueryTotals"]
+_Select = Callable[["QueryTranslation", "Subquery", "By"], "Table | SubqueryTotals"]
 _SET_OPERATIONS: Mapping[str, rows.SetOperation] = {
     "UNION": "union",
     "UNION_BY_NAME": "union",
@@ -114,10 +115,35 @@ class SubqueryTotals(NamedTuple):
 class NamedQuery:
     """A named query of WITH, translated when it is first read."""
 
-    node: Node
+    query: "Subquery"
     names: Sequence[str]
-    views: NamedQueries
     relation: Table | None = None
+
+
+class Subquery(NamedTuple):
+    """A query, and the views that it may name: its own hide those of the queries around it."""
+
+    node: Node
+    views: NamedQueries = NO_VIEWS
+
+    def within(self, node: Node, more: NamedQueries = NO_VIEWS) -> "Subquery":
+        """A query that may name the same views, and more."""
+        query = Subquery(node, {**self.views, **more})
+        for each in _views_of(node):
+            # A view may read the views before it.
+            view = NamedQuery(query.within(each["value"]["query_node"]), each["value"]["aliases"])
+            query = Subquery(node, {**query.views, each["key"].lower(): view})
+        return query
+
+    def parts(self) -> list["Subquery"]:
+        """The branches of a set operation, or the parts of a recursion; none of other queries."""
+        node = self.node
+        if node["type"] != "RECURSIVE_CTE_NODE":
+            return [self.within(child) for child in children(node)]
+        first = self.within(node["left"])
+        names = (node["cte_name"].lower(), recurring(node["cte_name"]))
+        recurrent = dict.fromkeys(names, NamedQuery(first, node["aliases"]))
+        return [first, self.within(node["right"], recurrent)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,15 +256,13 @@ class QueryTranslation:
 
     def result(self) -> Table:
         """Translate the query.  Raises: QueryError."""
-        tables = self._recursion.tables.items()
-        return self.query(
-            self._node, {name.lower(): NamedQuery(self._node, (), {}, of) for name, of in tables}
-        )
+        tables, none = self._recursion.tables.items(), Subquery(self._node)
+        views = {name.lower(): NamedQuery(none, (), of) for name, of in tables}
+        return self.query(none.within(self._node, views))
 
     def query(
         self,
-        node: Node,
-        views: NamedQueries,
+        subquery: Subquery,
         bounds: GreatestValues = NOT_BOUND,
         *,
         domain: Item | None = None,
@@ -247,42 +271,43 @@ class QueryTranslation:
 
         With a domain, the domain's columns are the last ones of the result.  Raises: QueryError.
         """
-        views = with_views(node, views)
+        node = subquery.node
         if node["type"] == "SET_OPERATION_NODE":
-            return self._set_operation(node, views, domain)
+            return self._set_operation(subquery, domain)
         if node["type"] == "RECURSIVE_CTE_NODE":
-            view = NamedQuery(node, node["aliases"], views)
+            view = NamedQuery(subquery, node["aliases"])
             return recursive(self, view, node["cte_name"], self._recursion.limits, domain)
-        table = self.select(node, views, By(domain, bounds=bounds))
+        table = self.select(subquery, By(domain, bounds=bounds))
         assert isinstance(table, Table)
         return table
 
-    def select(self, node: Node, views: NamedQueries, by: By) -> Table | SubqueryTotals:
+    def select(self, subquery: Subquery, by: By) -> Table | SubqueryTotals:
         """Translate a SELECT; the columns of `by` are the last ones of the result.
 
         Raises: QueryError.
         """
+        node = subquery.node
         if node["type"] != "SELECT_NODE":
             named = node["type"].removesuffix("_NODE").replace("_", " ").lower()
             raise SqlQueryError(f"a {named} is not supported")
         try:
-            return self._select(self, node, views, by)
+            return self._select(self, subquery, by)
         except (MakingError, ExpressionError, SqlQueryError) as error:
             # A column that a rewrite has made stands at 0.
             if getattr(error, "at", None):
                 raise
             raise SqlQueryError(str(error), _begin(node)) from None
 
-    def table(self, node: Node, views: NamedQueries, bounds: GreatestValues = NOT_BOUND) -> Table:
-        """The collection that a name in FROM means."""
+    def table(self, node: Node, around: Subquery, bounds: GreatestValues = NOT_BOUND) -> Table:
+        """The collection that a name in the FROM of a query means."""
         name = node["table_name"].lower()
-        view = views.get(name)
+        view = around.views.get(name)
         if view is None:
             return next(each for called, each in self.tables.items() if called.lower() == name)
         if view.relation is None:
             # Bounds of one reader apply only if the view has no other reader.
             is_single = len(list(named(self._node, name))) == 1 and not view.names
-            view.relation = self.query(view.node, view.views, bounds if is_single else NOT_BOUND)
+            view.relation = self.query(view.query, bounds if is_single else NOT_BOUND)
             fields = list(view.relation.types)
             if len(view.names) > len(fields):
                 problem = (
@@ -397,9 +422,10 @@ class QueryTranslation:
             cartesian=not _is_connected(froms),
         )
 
-    def _set_operation(self, node: Node, views: NamedQueries, domain: Item | None) -> Table:
+    def _set_operation(self, subquery: Subquery, domain: Item | None) -> Table:
+        node = subquery.node
         operation = _SET_OPERATIONS[node["setop_type"]]
-        sources = [self.query(child, views, domain=domain) for child in children(node)]
+        sources = [self.query(each, domain=domain) for each in subquery.parts()]
         if node["setop_type"] == "UNION_BY_NAME":
             sources = self._by_name(sources, 0 if domain is None else len(domain.relation.types))
         if len({len(each.types) for each in sources}) == 1:
@@ -529,18 +555,6 @@ def _parses(actual: SqlType, kind: SqlType) -> bool:
     if kind == JSON:
         return actual == VARCHAR
     return any(map(_parses, parts(actual), parts(kind)))
-
-
-def with_views(node: Node, views: NamedQueries) -> NamedQueries:
-    """The views that a query may name: its own hide those of the queries around it."""
-    visible = dict(views)
-    for each in _views_of(node):
-        value = each["value"]
-        # A view may read the views before it.
-        visible[each["key"].lower()] = NamedQuery(
-            value["query_node"], value["aliases"], dict(visible)
-        )
-    return visible
 
 
 def children(node: Node) -> list[Node]:
