@@ -1,11 +1,17 @@
 # Two commands need nothing but Python 3.11+ and Java 17+: `make demo` and `make test`.
+
+# Where it is set, each process that a test starts would compile the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # A file's tests run one after the other, and three files beside each other on two processors,
-# because many wait for what they have started: the long ones, which start Spark, stand first.
+# of which one waits for brokers and Spark: tests/support/distribution.py.
 AT_ONCE ?= -n 3 --dist loadfile --no-loadscope-reorder
+# Of these folders nothing is in `make test`.
+ELSEWHERE = --ignore tests/cdc --ignore tests/deploy
 # A file of these starts up to six servers.
 CDC_AT_ONCE ?= -n 2 --dist loadfile --no-loadscope-reorder
 
@@ -35,7 +41,7 @@ $(VENV)/.prepared: $(STAMP)
 prepared: $(VENV)/.prepared
 
 test: $(VENV)/.prepared  ## Run the tests, with an embedded broker and Spark
-	$(BIN)/python -m pytest $(AT_ONCE) -m "not cdc and not deploy and not full and not long"
+	$(BIN)/python -m pytest $(AT_ONCE) $(ELSEWHERE) -m "not cdc and not deploy and not full and not long"
 
 # 2/3 is the second of three parts.  To collect the other files takes a minute.
 PART ?= 1/1

@@ -1,5 +1,6 @@
 """What tests share: one embedded broker for the whole run, and unique topic names."""
 
+import gc
 import os
 import sys
 import uuid
@@ -21,6 +22,8 @@ from ikebana.processor.spark import class_archive
 from support.waiting import patient
 
 if TYPE_CHECKING:
+    from xdist.scheduler import Scheduling
+
     # Slow to import, and most tests need none.
     from support.pipeline_processes import PipelineOver, Upserts, Written, WrittenOver
 
@@ -76,6 +79,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if (mark := item.get_closest_marker("timeout")) is not None:
             item.add_marker(pytest.mark.timeout(patient(mark.args[0])), append=False)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> "Scheduling | None":
+    """Let one worker wait for brokers and Spark while the others compute."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from support.distribution import WaitingTogether
+
+    return WaitingTogether(config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without the garbage collector, which would look at all tests, again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)

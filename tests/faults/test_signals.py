@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
     [
         pytest.param("the JVM is there", signal.SIGINT, "group", marks=pytest.mark.full),
         pytest.param("first batch", signal.SIGTERM, "all", marks=pytest.mark.full),
-        ("idle", signal.SIGINT, "group"),
+        pytest.param("idle", signal.SIGINT, "group", marks=pytest.mark.long),
     ],
 )
 def test_a_signal_ends_a_run_with_status_0_and_leaves_nothing(

@@ -15,7 +15,7 @@ from ikebana.processor.linear.query import Query
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, StepError
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.typed_json import TEXT, JsonColumn, column_of
-from support.strategies import numbers, unhurried
+from support.strategies import few, numbers
 
 KINDS = ["INTEGER", "BIGINT", "UBIGINT", "DOUBLE", "BOOLEAN", "VARCHAR", "JSON", "DECIMAL(12,2)"]
 KINDS += ["DECIMAL(38,0)", "DECIMAL(38,38)", "FLOAT", "DECIMAL(20,2)[]"]
@@ -58,7 +58,7 @@ def both(query: Query, values: Sequence[bytes]) -> list[object]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=4))
-@unhurried
+@few
 def test_the_typed_form_has_the_results_of_the_plain_one(kind: str, texts: list[str]) -> None:
     """R17. Of each type and each text, in a batch with others, and as a whole value."""
     query = Query(

@@ -9,17 +9,14 @@ from pathlib import Path
 import pytest
 
 import flights
-from ikebana.processor.cli import demo
 from ikebana.processor.kafka.broker import Broker
 from support.edited_flights import expected, files, summaries
+from support.flight_examples import two_days
 from support.pipeline_processes import create, produce
 from support.shops import collection, counted
 from support.waiting import patient
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(900)]
-
-
-ALL_FLIGHTS = demo.table("flights")
 
 
 def ikebana(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -34,7 +31,7 @@ def test_the_commands_of_the_page_do_what_it_says(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:
     servers, name = broker.bootstrap_servers, topic_name("delays")
-    days = ALL_FLIGHTS[(ALL_FLIGHTS.month == 1) & (ALL_FLIGHTS.day < 3)]
+    days = two_days()
     create(servers, f"{name}.flights", 2)
     messages = flights.departures(days)
     produce(servers, f"{name}.flights", [(m.key, m.value) for m in messages])

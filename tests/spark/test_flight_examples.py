@@ -13,18 +13,22 @@ import flights
 from ikebana.arrangements.update import Update
 from ikebana.codecs import canonical
 from ikebana.processor.authoring.pipeline import parse
-from ikebana.processor.cli import demo
 from ikebana.processor.engine.evaluate import evaluate
 from ikebana.processor.kafka.broker import Broker
-from support.flight_examples import EXAMPLES, Updates, at_each, counts_at, in_order, refused_at
+from support.flight_examples import (
+    EXAMPLES,
+    Updates,
+    at_each,
+    counts_at,
+    in_order,
+    refused_at,
+    two_days,
+)
 from support.flight_oracle import HOUR, STATES, Plain, hours
 from support.output_judge import committed, progress_of
 from support.pipeline_processes import Pipeline, create, produce
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
-
-ALL_FLIGHTS = demo.table("flights")
-
 
 LATENESS = timedelta(hours=6)
 MADE = {"departures": flights.departures, "events": flights.events}
@@ -67,7 +71,7 @@ def test_flight_examples_are_exact_over_partitions_restarts_and_deaths(
     """Three runs over two shuffled days, of which one died, equal the plain computation."""
     servers = broker.bootstrap_servers
     pipeline = Examples(tmp_path, servers, topic_name("flights"), topic_name("in"), limit=1_500)
-    table = ALL_FLIGHTS[(ALL_FLIGHTS.month == 1) & (ALL_FLIGHTS.day < 3)]
+    table = two_days()
     given = {}
     for name, made in MADE.items():
         create(servers, pipeline.topic(name), 2)

@@ -122,6 +122,7 @@ def printed(command: Sequence[str], folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_a_program_runs_its_own_pipeline(program: Callable[[str], str]) -> None:
     """With a function of its own: +3, +5, -3 and +4, doubled.
 

@@ -13,7 +13,7 @@ from support.pipeline_processes import PipelineOver, upserts
 from support.shipped import Shipped, installed
 from support.waiting import patient
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,6 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Shipped:
     return installed(tmp_path_factory.mktemp("shipped"), quick=True)
 
 
-@pytest.mark.long
 def test_nothing_of_the_checkout_is_imported(shipped: Shipped) -> None:
     """The package comes from the wheel, with its compiled code."""
     asked = subprocess.run(

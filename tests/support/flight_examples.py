@@ -4,17 +4,31 @@ import base64
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from flights import Message
 from ikebana.arrangements.update import Update
 from ikebana.processor.authoring.pipeline import read
+from ikebana.processor.cli import demo
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.planning.plan import Plan
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 Updates = list[Update[Any]]
+
+
+@cache
+def flights_of_2013() -> Any:
+    """The flights of the demo, 336,776, which take a second to read."""
+    return demo.table("flights")
+
+
+def two_days() -> Any:
+    """The first two days, 1,785 flights."""
+    year = flights_of_2013()
+    return year[(year.month == 1) & (year.day < 3)]
 
 
 def plan_of(name: str) -> Plan:

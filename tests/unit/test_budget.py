@@ -49,7 +49,7 @@ def test_a_product_that_no_batch_can_write_is_refused_before_it_is_made() -> Non
 def test_portions_of_lookups_add_up() -> None:
     """Half joins take 5,000 lookups at a time; the bound is that of the batch."""
     matches = half_join(
-        arranged(2_000), lookups(b'"hot"', 20_000), watcher=Budget(100.0).of("priced")
+        arranged(200), lookups(b'"hot"', 20_000), watcher=Budget(10.0).of("priced")
     )
 
     with pytest.raises(TooMuchError):

@@ -93,18 +93,17 @@ def _is_named(node: Node) -> bool:
     return "name" in node or ("items" in node and _is_named(node["items"]))
 
 
-@pytest.fixture(params=["compiled", "in Python"])
-def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Decoders with their compiled loops, and without."""
-    if request.param == "in Python":
+@pytest.fixture(params=[True, False], ids=["compiled and pushed", "neither"])
+def pushed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Decoders with compiled loops and what is pushed into them; and with neither."""
+    if not request.param:
         monkeypatch.setattr(avro_compiler, "Program", None)
         monkeypatch.setattr(debezium, "CompiledRows", None)
         monkeypatch.setattr(canonical, "CompiledRows", None)
         monkeypatch.setattr(debezium_rows, "Canonical", None)
+    return bool(request.param)
 
 
-@pytest.mark.usefixtures("loops")
-@pytest.mark.parametrize("pushed", [True, False], ids=["pushed", "not pushed"])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("lines", LINES)
 def test_a_column_has_the_value_of_its_database(lines: str, form: str, *, pushed: bool) -> None:

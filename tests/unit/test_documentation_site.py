@@ -13,6 +13,8 @@ from ikebana.processor.cli.main import cli
 from support.doc_blocks import ROOT
 from support.waiting import patient
 
+pytestmark = pytest.mark.long
+
 _SHOWN = re.compile(r'<(?:img|source) [^>]*(?:src|srcset)="([^"]*)"')
 _LOADED = re.compile(r'<(?:script|img|iframe)[^>]* src="([^"]*)"|<link [^>]*href="([^"]*)"')
 

@@ -19,7 +19,6 @@ import shop
 from ikebana import evaluate, load
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.authoring.pipeline_file import SETTINGS_VARIABLE
-from ikebana.processor.cli import demo
 from ikebana.processor.cli.main import cli
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.planning.plan import Plan
@@ -33,11 +32,9 @@ from support.doc_blocks import (
     named,
     other_command_lines,
 )
+from support.flight_examples import two_days
 
 # Of these the messages come from elsewhere: a real connector, and another pipeline.
-ALL_FLIGHTS = demo.table("flights")
-
-
 PLANNED_ONLY = {
     *("change-data-2", "change-data-3", "changes-2", "changes-3", "keyed-6", "nested-1"),
     *("relations-4", "time-1", "time-2", "time-4", "time-5"),
@@ -183,7 +180,7 @@ def test_the_first_pipeline_is_the_example() -> None:
 def test_an_example_gives_updates_and_no_errors(path: Path) -> None:
     """On the messages of a shop, or of two days of flights, every output has updates."""
     plan = load(path, environ={}).plan()
-    table = ALL_FLIGHTS[(ALL_FLIGHTS.month == 1) & (ALL_FLIGHTS.day < 3)]
+    table = two_days()
     records = fed(plan)
     for source in plan.inputs:
         for message in MADE.get(source.topics[0], lambda _: [])(table):

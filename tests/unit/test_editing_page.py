@@ -1,29 +1,19 @@
 """docs/editing.md in memory: each edit does what the page says."""
 
 import json
-from typing import Any
-
-import pytest
 
 import flights
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.checkpoint.describing_edits import describe
 from ikebana.processor.checkpoint.next_step import Desired
-from ikebana.processor.cli import demo
 from ikebana.processor.engine.testing.run import MemoryWorld
 from ikebana.testing import Run
 from support.edited_flights import expected, files, summaries
-
-ALL_FLIGHTS = demo.table("flights")
-
-
-@pytest.fixture(scope="module")
-def days() -> Any:
-    """Two days, 1,785 flights."""
-    return ALL_FLIGHTS[(ALL_FLIGHTS.month == 1) & (ALL_FLIGHTS.day < 3)]
+from support.flight_examples import two_days
 
 
-def test_the_page_is_what_happens(days: Any) -> None:
+def test_the_page_is_what_happens() -> None:
+    days = two_days()
     documents = files()
     plans = [parse(json.dumps(each), "delays.yaml", environ={}) for each in documents]
     run = Run(plans[0].plan.portable(), shards=4)

@@ -123,7 +123,7 @@ def test_what_a_bounded_rank_writes_is_estimated_within_two(most: int) -> None:
 
 
 def estimated_of_written(query: str) -> float:
-    """What is estimated that a change writes, as a share of what 300 random ones wrote."""
+    """What is estimated that a change writes, as a share of what 100 random ones wrote."""
     plan = plan_of({"t": dict.fromkeys("pox", "BIGINT")}, {"v": query})
     draw = Random(2)
 
@@ -131,9 +131,9 @@ def estimated_of_written(query: str) -> float:
         return {"p": key // 100, "o": draw.randrange(10_000), "x": draw.randrange(10_000)}
 
     records = [(key, row(key), 0) for key in range(300)]
-    for time in range(1, 301):
+    for time in range(1, 101):
         key = draw.randrange(300)
         records.append((key, row(key), time))
     updates = evaluate(plan, {"t_changes": records})["v"]
     (work,) = estimates(plan, planner.physical(plan))
-    return work.written / (sum(update.time > 0 for update in updates) / 300)
+    return work.written / (sum(update.time > 0 for update in updates) / 100)

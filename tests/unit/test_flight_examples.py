@@ -6,12 +6,16 @@ from typing import Any
 import pytest
 
 from flights import closing, departures, events, shuffled
-from ikebana.processor.cli import demo
-from support.flight_examples import Replay, at_each, counts_at, in_order, plan_of, refused_at
+from support.flight_examples import (
+    Replay,
+    at_each,
+    counts_at,
+    flights_of_2013,
+    in_order,
+    plan_of,
+    refused_at,
+)
 from support.flight_oracle import STATES, Plain, hours
-
-ALL_FLIGHTS = demo.table("flights")
-
 
 LATENESS = timedelta(hours=6)
 
@@ -19,7 +23,8 @@ LATENESS = timedelta(hours=6)
 @pytest.fixture(scope="module")
 def february() -> Any:
     """A month with a storm: 24,951 flights, of which 1,261 never left."""
-    return ALL_FLIGHTS[ALL_FLIGHTS.month == 2]
+    year = flights_of_2013()
+    return year[year.month == 2]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +38,7 @@ def test_the_flights_in_the_air_are_those_of_a_plain_count_at_every_hour_of_the_
     """By origin, at all 8,760 full hours of 2013."""
     times = hours("2013-01-01", "2014-01-01")
     assert len(times) == 8_760
-    assert min(map(max, in_the_air(ALL_FLIGHTS, times, 50_000).values())) > 50
+    assert min(map(max, in_the_air(flights_of_2013(), times, 50_000).values())) > 50
 
 
 def test_the_flights_in_the_air_are_those_of_a_plain_count_at_every_hour(stormy: Any) -> None:
