@@ -283,6 +283,32 @@ def test_a_key_has_all_columns_that_any_message_names(keys: list[bytes]) -> None
     assert (len(run.rows), run.errors) == (2, [])
 
 
+def test_tables_that_are_parts_of_one_are_read_together() -> None:
+    """Debezium's router names them in keys, and one of them alone was read."""
+    samples = [
+        _sent(
+            {"id": 1, "__dbz__physicalTableIdentifier": table},
+            {"op": "c", "source": {"db": "d", "table": table}, "after": {"id": 1, "n": n}},
+        )
+        for n, table in enumerate(("t1", "t2"))
+    ]
+
+    run = run_of(samples)
+
+    assert (run.source.tables, run.source.key) == (None, ())
+    assert (run.rows, run.errors) == ([{"id": 1, "n": 0}, {"id": 1, "n": 1}], [])
+
+
+def test_events_of_an_outbox_are_noted() -> None:
+    """They have the key of what they are about, so an upsert has the last of them."""
+    samples = [
+        Sample(b"7", json.dumps({"total": n}).encode(), (("id", b"%d" % n),)) for n in (1, 2)
+    ]
+
+    assert any("mode: append" in note for note in run_of(samples).proposal.notes)
+    assert not any("mode: append" in note for note in run_of([_sent(7, A)]).proposal.notes)
+
+
 def test_flattened_rows_with_texts_for_keys_are_changes() -> None:
     """The texts name the key's columns, of which no row has `id`."""
     rows = [{"code": code, "__deleted": gone} for code, gone in (("a", "false"), ("a", "true"))]

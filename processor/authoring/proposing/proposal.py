@@ -291,6 +291,10 @@ def propose(
     return _declared(proposal, evidence, samples)
 
 
+# What Debezium's router of tables adds to the keys of those that are parts of one.
+_ROUTED = "__dbz__physicalTableIdentifier"
+
+
 def _of_a_table(
     proposal: Proposal, read: Callable[[str | None], Evidence], table: str | None
 ) -> tuple[Proposal, Evidence]:
@@ -301,7 +305,8 @@ def _of_a_table(
         raise ConfigError(
             f'no message read of topic "{proposal.topic}" is of table "{table}"', hint=tables
         )
-    if len(evidence.tables) < 2:
+    are_one = table is None and all(_ROUTED in names for names in evidence.kafka_keys)
+    if len(evidence.tables) < 2 or (evidence.kafka_keys and are_one):
         return proposal, evidence
     one = table or evidence.tables.most_common(1)[0][0]
     others = ", ".join(sorted(evidence.tables.keys() - {one}))
@@ -392,6 +397,11 @@ def _keyed(
         if all(sample.key is None for sample in samples):
             return replace(proposal, mode="append").noting(
                 "No message has a key: each is a row that stays (mode: append)."
+            )
+        if all("id" in dict(sample.headers or ()) for sample in samples):
+            proposal = proposal.noting(
+                "Headers have an id of each message, as those of Debezium's outbox do: "
+                "mode: append keeps all of a key's, of which this input has the last."
             )
         if proposal.key == "bytes":
             proposal = proposal.noting(
