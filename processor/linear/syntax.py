@@ -251,6 +251,8 @@ def remedy(problem: str, text: str) -> str:
     if near is None:
         return ""
     word = near[1].lower()
+    if word == "recursive" and "mutually" in text.lower():
+        return "; WITH MUTUALLY RECURSIVE begins a view: make one of it, and read that"
     if word.rstrip("s") in _UNITS:
         return "; a length of time is an interval, as in INTERVAL 1 HOUR"
     names = [word] if word.isidentifier() else []

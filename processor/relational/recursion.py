@@ -229,7 +229,7 @@ def _cast(types: Mapping[str, str], columns: Mapping[str, str]) -> Iterator[tupl
 
 
 _FORM = "write WITH MUTUALLY RECURSIVE name (column TYPE, …) AS (SELECT …), … SELECT …"
-_LIMIT = ("ERROR", "AT", "RECURSION", "LIMIT")
+_LIMIT = ("AT", "RECURSION", "LIMIT")
 _KEYS = re.compile(rf"\b({OURS})?key\b", re.IGNORECASE)
 
 
@@ -237,11 +237,15 @@ def limits_of(text: str) -> tuple[str, RecursionLimits]:
     """The text without the limit of rounds, and the limits.  Raises: QueryError."""
     limits = RecursionLimits(reads_keys=_KEYS.search(text) is not None)
     lexemes = tokens(text) if "recursion" in text.lower() else []
-    for at in range(1, len(lexemes) - len(_LIMIT) - 2):
-        words = [token.text.upper() for token in lexemes[at - 1 : at + 1 + len(_LIMIT)]]
-        if words != ["RECURSIVE", "(", *_LIMIT]:
+    for at in range(1, len(lexemes) - len(_LIMIT) - 3):
+        before, begin, kind, *words = (token.text.upper() for token in lexemes[at - 1 : at + 5])
+        if (before, begin, *words) != ("RECURSIVE", "(", *_LIMIT):
             continue
-        number, end = lexemes[at + 1 + len(_LIMIT)], lexemes[at + 2 + len(_LIMIT)]
+        if kind != "ERROR":
+            problem = "a recursion has no result before its end"
+            remedy = "count rounds in a column, and end them by a condition on it"
+            raise SqlQueryError(f"{problem}; {remedy}", lexemes[at].at)
+        number, end = lexemes[at + 5], lexemes[at + 6]
         if not number.text.isdigit() or not int(number.text) or end.text != ")":
             raise SqlQueryError(
                 "a limit is a number, as in (ERROR AT RECURSION LIMIT 100)", number.at

@@ -308,6 +308,10 @@ REFUSED = {
     "(SELECT a FROM r) SELECT * FROM r": '"r" is named twice',
     "WITH RECURSIVE (ERROR AT RECURSION LIMIT no) r AS (SELECT a FROM edges UNION "
     "SELECT a FROM r) SELECT * FROM r": "a limit is a number, as in",
+    "WITH RECURSIVE (RETURN AT RECURSION LIMIT 9) r AS (SELECT a FROM edges UNION "
+    "SELECT a FROM r) SELECT * FROM r": "has no result before its end; count rounds in a column",
+    "SELECT (WITH MUTUALLY RECURSIVE r (a BIGINT) AS (SELECT a FROM edges) SELECT max(a) FROM r) "
+    "AS m": "WITH MUTUALLY RECURSIVE begins a view: make one of it",
 }
 
 
