@@ -8,8 +8,8 @@ A row is `counted` if its records are in the batch's counts already: a row from 
 row of an input if an earlier input reads the same topic.
 
 A Spark row costs microseconds each time it crosses between the JVM and Python; a record inside a
-packed row costs nothing there.  So a row is `(label, chunk)`.  The label is the Spark group that
-stands for the shard.  The chunk is msgpack: either the shard's tick, or some of its records.
+packed row costs nothing there.  So a row is `(group, shard, chunk)`.  The group is the one that
+Spark runs the shard in.  The chunk is msgpack: the shard's tick, or some of its records.
 
 A datum is key and value together, as arrangements store them: the length of the key in 4 bytes,
 big-endian, or -1 if there is no key; then the key; then the value.

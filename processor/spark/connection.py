@@ -94,19 +94,19 @@ def write_no_checksums(session: SparkSession) -> None:
     files.setVerifyChecksum(False)
 
 
-def labels(spark: SparkSession, shards: int, tasks: int) -> tuple[int, ...]:
+def groups(spark: SparkSession, shards: int, tasks: int) -> tuple[int, ...]:
     """Find the groups of shards, such that Spark's hash puts each group into its own partition.
 
     Shard i is in the group of task i modulo their number.  Spark computes a group's partition as
-    `pmod(murmur3(label, 42), partitions)`.  With other labels two groups could share a partition,
+    `pmod(murmur3(group, 42), partitions)`.  With other numbers two groups could share a partition,
     and so a task, and another could be empty.
     """
     # The class also has a static hashInt.  On the class itself Py4J takes the first method of
     # that name, and Java lists methods in no fixed order, so the call would sometimes fail.
     murmur = spark._jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32(42)
     by_task: dict[int, int] = {}
-    label = 0
+    group = 0
     while len(by_task) < tasks:
-        by_task.setdefault(murmur.hashInt(label) % tasks, label)
-        label += 1
+        by_task.setdefault(murmur.hashInt(group) % tasks, group)
+        group += 1
     return tuple(by_task[shard % tasks] for shard in range(shards))

@@ -61,9 +61,9 @@ class Groups:
         """Pickle a job."""
         return cls(Pickled.of(job), job.groups)
 
-    def shards_of(self, label: int) -> list[int]:
+    def shards_of(self, number: int) -> list[int]:
         """Return the shards of a group."""
-        return [shard for shard, group in enumerate(self.groups) if group == label]
+        return [shard for shard, group in enumerate(self.groups) if group == number]
 
     def run(
         self,

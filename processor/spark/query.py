@@ -456,7 +456,7 @@ def _laid_out(running: SparkSession, metadata: CheckpointMetadata) -> tuple[int,
     Unfinished work is finished with the old number of shards and tasks.
     """
     running.conf.set("spark.sql.shuffle.partitions", metadata.state_partitions)
-    return connection.labels(running, metadata.shards, metadata.state_partitions)
+    return connection.groups(running, metadata.shards, metadata.state_partitions)
 
 
 def _source_config(
@@ -550,7 +550,7 @@ def _query(
     if len({*job.groups}) == 1:
         # One task runs all shards: nothing is to be shuffled.
         rows = rows.coalesce(1)
-    results = rows.groupBy("label").applyInPandasWithState(
+    results = rows.groupBy("group_number").applyInPandasWithState(
         functools.partial(keyed_operator.run_group, Groups.of(job)),
         keyed_operator.OUTPUT_SCHEMA,
         keyed_operator.STATE_SCHEMA,

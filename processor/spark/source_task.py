@@ -243,7 +243,7 @@ try:
 except ImportError:
     compiled_messages = None  # type: ignore[assignment]
 
-SCHEMA = "label int, shard int, chunk binary"
+SCHEMA = "group_number int, shard int, chunk binary"
 """The rows of a source task: a packed chunk, its shard, and the group in which that runs."""
 
 
@@ -264,10 +264,10 @@ def spark_rows(
 def rows_of(packed: Sequence[tuple[int, bytes]], groups: Sequence[int]) -> pa.RecordBatch:
     """Make Spark rows of some packed chunks, each with its shard."""
     shards, chunks = zip(*packed, strict=True)
-    labels = [groups[shard] for shard in shards]
-    columns = [pa.array(labels, pa.int32()), pa.array(shards, pa.int32())]
+    numbers = [groups[shard] for shard in shards]
+    columns = [pa.array(numbers, pa.int32()), pa.array(shards, pa.int32())]
     return pa.RecordBatch.from_arrays(
-        [*columns, pa.array(chunks, pa.binary())], names=["label", "shard", "chunk"]
+        [*columns, pa.array(chunks, pa.binary())], names=["group_number", "shard", "chunk"]
     )
 
 

@@ -215,7 +215,7 @@ def test_what_was_read_beforehand_comes_along_with_one_partition(
     assert asked == [3]
     assert rows is not None
     assert [batch.to_pydict() for batch in rows] == [
-        {"label": [7, 7], "shard": [0, 0], "chunk": [b"one", b"two"]}
+        {"group_number": [7, 7], "shard": [0, 0], "chunk": [b"one", b"two"]}
     ]
     assert read_beforehand.getCache({}, {}) is None
 

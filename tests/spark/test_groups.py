@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.java_gateway import launch_gateway
 
-from ikebana.processor.spark.connection import labels
+from ikebana.processor.spark.connection import groups
 
 pytestmark = [pytest.mark.full, pytest.mark.spark]
 
@@ -29,9 +29,9 @@ def jvm() -> Iterator[Any]:
 @pytest.mark.parametrize(("shards", "tasks"), [(1, 1), (2, 2), (7, 7), (7, 1), (7, 3)])
 def test_each_task_has_a_state_partition_of_its_own(jvm: Any, shards: int, tasks: int) -> None:
     """In every JVM, whatever the order in which its classes give their methods."""
-    found = labels(SimpleNamespace(_jvm=jvm), shards, tasks)
+    found = groups(SimpleNamespace(_jvm=jvm), shards, tasks)
 
-    assert [murmur3(label, 42) % tasks for label in found] == [
+    assert [murmur3(group, 42) % tasks for group in found] == [
         shard % tasks for shard in range(shards)
     ]
 
