@@ -138,7 +138,7 @@ class _Following:
     def _through(self, root: str, rows: float) -> None:
         """Count the work of a root on rows, and pass the results to its branches."""
         node = graph_of(self._plan).nodes[root]
-        if node.kind is not None and root not in self._joins:
+        if node.operator is not None and root not in self._joins:
             self._done["kept"] += rows
             if isinstance(node.operator, Reduce):
                 self._done["aggregated"] += rows * len(node.operator.aggregates)

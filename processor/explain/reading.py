@@ -50,7 +50,7 @@ def roots_of(plan: Plan, source: Input) -> tuple[str, ...]:
     return tuple(
         root
         for root in graph.roots
-        if not graph.nodes[root].is_keyed and graph.input_of(root) == source
+        if not graph.nodes[root].kind.is_keyed and graph.input_of(root) == source
     )
 
 

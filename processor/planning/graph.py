@@ -17,6 +17,9 @@ from ikebana.processor.planning.kind import OperatorKind, Way
 from ikebana.processor.planning.kinds import KINDS, kind_of
 from ikebana.processor.planning.plan import Input, Operator, Plan
 
+# Inputs of updates are roots without state.
+_OF_INPUTS = OperatorKind[Any]()
+
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
@@ -25,7 +28,7 @@ class GraphNode:
     name: str
     operator: Operator | None
     """None if it is an input of updates."""
-    kind: OperatorKind[Any] | None
+    kind: OperatorKind[Any]
     sources: tuple[str, ...] = ()
     """The collections that its operator reads."""
     input: str | None = None
@@ -36,19 +39,12 @@ class GraphNode:
     @property
     def is_root(self) -> bool:
         """Whether it is not a linear function of other collections."""
-        return self.kind is None or not self.kind.is_linear
-
-    @property
-    def is_keyed(self) -> bool:
-        """Whether its operator reads collections by a key, as reductions and joins do."""
-        return self.kind is not None and self.kind.is_keyed
+        return not self.kind.is_linear
 
     @property
     def before(self) -> tuple[Named, ...]:
         """The step that makes the key of each row that its operator reads, if it makes one."""
-        if self.kind is None or not self.kind.makes_key:
-            return ()
-        return ((self.name, self.kind.before(self.operator)),)
+        return ((self.name, self.kind.before(self.operator)),) if self.kind.makes_key else ()
 
     @property
     def is_of_decoding(self) -> bool:
@@ -69,7 +65,7 @@ class Graph:
             nodes.setdefault(operator.name, node_of(operator))
         for source in plan.inputs:
             if source.is_collection:
-                node = GraphNode(source.name, None, None, input=source.name)
+                node = GraphNode(source.name, None, _OF_INPUTS, input=source.name)
                 nodes.setdefault(source.name, node)
         self.nodes: Mapping[str, GraphNode] = nodes
         self._ways: dict[str, tuple[Way, ...]] = {}
@@ -77,22 +73,20 @@ class Graph:
     @functools.cached_property
     def roots(self) -> tuple[str, ...]:
         """All roots: those that read inputs, then the keyed ones, each after its sources."""
-        of_rows = [node.name for node in self._by_kind() if node.kind and node.kind.reads_rows]
+        of_rows = [node.name for node in self._by_kind() if node.kind.reads_rows]
         collections = [source.name for source in self.plan.inputs if source.is_collection]
         return (*of_rows, *collections, *(node.name for node in self._in_order()))
 
     @functools.cached_property
     def passed_on(self) -> frozenset[str]:
         """The collections that other operators read: by linear steps or by a key."""
-        readers = (
-            n for n in self.nodes.values() if not n.is_root or (n.kind and n.kind.makes_key)
-        )
+        readers = (n for n in self.nodes.values() if not n.is_root or n.kind.makes_key)
         return frozenset(source for node in readers for source in node.sources)
 
     @functools.cached_property
     def makers_of_keys(self) -> tuple[GraphNode, ...]:
         """The operators that make the key of each row that they read, in the order of the plan."""
-        return tuple(n for n in self.nodes.values() if n.kind is not None and n.kind.makes_key)
+        return tuple(n for n in self.nodes.values() if n.kind.makes_key)
 
     def _by_kind(self) -> list[GraphNode]:
         """The nodes of operators, kind by kind; within a kind in the order of the plan."""
@@ -101,7 +95,7 @@ class Graph:
         return [n for kind in kinds for n in self.nodes.values() if type(n.kind) is kind]
 
     def _in_order(self) -> list[GraphNode]:
-        keyed = {node.name: node for node in self._by_kind() if node.is_keyed}
+        keyed = {node.name: node for node in self._by_kind() if node.kind.is_keyed}
         reads = {
             name: [
                 way.root
@@ -117,7 +111,7 @@ class Graph:
         """All ways from roots to a collection; a root has one way, without steps."""
         if name not in self._ways:
             node = self.nodes.get(name)
-            if node is None or node.is_root or node.kind is None:
+            if node is None or node.is_root:
                 self._ways[name] = (Way(name, ()),)
             else:
                 steps = node.kind.steps(node.operator)

@@ -45,7 +45,7 @@ GRAPH = graph_of(PLAN)
 
 
 def facts(node: GraphNode) -> tuple[object, ...]:
-    return node.sources, node.input, node.is_root, node.is_keyed, node.single_valued
+    return node.sources, node.input, node.is_root, node.kind.is_keyed, node.single_valued
 
 
 @pytest.mark.parametrize(
