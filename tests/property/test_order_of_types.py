@@ -180,7 +180,7 @@ def check_turned(kind: str, drawn: Sequence[str], limit: int, nulls: str = "") -
 
 
 @pytest.mark.parametrize("kind", TURNED)
-@settings(unhurried, max_examples=max(4, settings().max_examples // 20))
+@settings(unhurried, max_examples=max(2, settings().max_examples // 20))
 @given(st.data())
 def test_an_order_in_two_directions_is_that_of_sql(kind: str, data: st.DataObject) -> None:
     """What is ordered against others is turned around, nulls included."""

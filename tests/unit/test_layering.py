@@ -1,6 +1,7 @@
 """Who may import whom: each folder only what stands before it, and each library in one place."""
 
 import ast
+import functools
 import re
 import sys
 from collections.abc import Mapping
@@ -145,6 +146,7 @@ IMPURE = (
 )
 
 
+@functools.cache
 def imported(text: str) -> set[str]:
     """Every module that a text imports, wherever in it; `from a import b` is a and a.b."""
     found = set()

@@ -27,9 +27,9 @@ def _portions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("before", "after", "output"), EDITS)
 @pytest.mark.parametrize("time", ["offset", "ingest"])
-@pytest.mark.parametrize("dies", [0, 1, 2])
+@pytest.mark.parametrize("dies", [False, True])
 def test_readers_get_portions_as_one_batch(
-    before: str, after: str, output: str, time: str, dies: int
+    before: str, after: str, output: str, time: str, *, dies: bool
 ) -> None:
     """Whatever dies: no progress says anything of a portion, and the last one counts them all."""
     run, always = started(before, time), started(after, time)
@@ -38,7 +38,7 @@ def test_readers_get_portions_as_one_batch(
     for number, (topic, key, value) in enumerate(changes()):
         for each in (run, always):
             each.send(topic, key, value)
-        if dies and number % dies == 0:
+        if dies:
             run.crash(committed=[number % 2], limit=1)
             run.restart(plan_of(after, time))
         run.batch(limit=1)
