@@ -80,6 +80,7 @@ _AROUND = (
 _INSTEAD = {
     "SEMI": "WHERE EXISTS (…)",
     "ANTI": "WHERE NOT EXISTS (…)",
+    "FULL": "a LEFT JOIN, and by UNION ALL the rows of the other side without a match",
     "ASOF": "LATERAL (SELECT … ORDER BY … LIMIT 1)",
     "INNER": "its columns in ON",
     "LEFT": "its columns in ON",

@@ -180,7 +180,7 @@ class QueryTranslation:
         self._aliases: set[str] = set()
         self._one: Table | None = None
         named = [each["column_names"] for each in nodes(node) if each["class"] == "COLUMN_REF"]
-        self._stars = _has_stars(node, {names[0].lower() for names in named if not names[1:]})
+        self.has_stars = _has_stars(node, {names[0].lower() for names in named if not names[1:]})
         self._mentioned = {name.lower() for names in named for name in names}
         for using in objects_with(node, "using_columns"):
             self._mentioned |= {name.lower() for name in using["using_columns"]}
@@ -236,7 +236,7 @@ class QueryTranslation:
         """Refuse to read columns with names that differ in case alone."""
         for called, table in self.tables.items():
             for lower, names in table.alike().items():
-                if self._stars or lower in self._mentioned:
+                if self.has_stars or lower in self._mentioned:
                     first, *_, last = names
                     field = field_of("value", last)
                     raise SqlQueryError(
@@ -369,7 +369,7 @@ class QueryTranslation:
             for of, name, each in item.columns:
                 is_key = name == KEY
                 is_mentioned = self.mentions_key if is_key else name.lower() in self._mentioned
-                is_read = (self._stars and not is_key) or is_mentioned
+                is_read = (self.has_stars and not is_key) or is_mentioned
                 if not is_read or (only is not None and (item.alias, each) not in only):
                     continue
                 plain = "key" if is_key else name
@@ -675,7 +675,9 @@ def with_elements(query: QueryTranslation, left: Froms | None, series: Series) -
         left = Froms([Item(query.free_alias(series.called), query.one_row())])
     tree = Names(left).resolved(series.list)
     read = aliases_of(tree)
-    if len(left.items) > 1 and (len(read) > 1 or series.keeps):
+    # The columns of * are in the order of FROM, so these come behind all others.
+    is_between = query.has_stars and left.items[-1].alias not in read
+    if len(left.items) > 1 and (len(read) > 1 or series.keeps or is_between):
         left = query.one(left, "joined")
         tree = Names(left).resolved(series.list)
         read = aliases_of(tree)

@@ -330,6 +330,8 @@ SHAPES = {
         "SELECT a, i, n FROM t LEFT JOIN range(a) WITH ORDINALITY AS s(i, n) ON true",
         "SELECT a, unnest([a, b]) AS x, unnest(['one']) AS y FROM t",
         "SELECT unnest(list(a ORDER BY a)) AS x, c FROM t GROUP BY c",
+        "SELECT 1 AS a, 2 AS d, 3 AS b, 4 AS i UNION ALL SELECT * FROM (SELECT a, d FROM u) x, "
+        "(SELECT b FROM t) y, range(a) s(i) WHERE d = b",
     ),
     "names of the select list": (
         "SELECT a + 1 AS x, x + 1 AS y, y + 1 AS z FROM u WHERE z > 3",
