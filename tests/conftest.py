@@ -82,13 +82,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config) -> "Scheduling | None":
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "Scheduling | None":
     """Let one worker wait for brokers and Spark while the others compute."""
     if config.getvalue("dist") != "loadfile":
         return None
     from support.distribution import WaitingTogether
 
-    return WaitingTogether(config)
+    return WaitingTogether(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -14,6 +14,7 @@ values that `typed_json` has made.
 # a row fails would depend on its neighbours. A statement is bound whole, and by expression only
 # to find one that fails.
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, NoReturn
@@ -91,7 +92,7 @@ class Layers:
         self._open: list[str] = []
         # The columns with their types as they were last bound, None after a change at the bottom;
         # and the layers that came since.
-        self._types: dict[str, SqlType] | None = None
+        self._types: Mapping[str, SqlType] | None = None
         self._unbound: list[str] = []
 
     def add(self, select: str, rest: str = "") -> None:
@@ -224,7 +225,7 @@ class Layers:
                 problem = f"is of type {kind}, without names; write {{'a': …, 'b': …}}, or [a, b]"
             self.refuse(part, problem, text)
 
-    def described(self) -> dict[str, SqlType]:
+    def described(self) -> Mapping[str, SqlType]:
         """The columns of the last layer, with their types."""
         if self._types is None:
             self._types = _types_of(self.sql(), self.schema())
@@ -273,7 +274,9 @@ def _nested(innermost: str, layers: Sequence[str]) -> str:
     return sql
 
 
-def _types_of(sql: str, schema: pa.Schema) -> dict[str, SqlType]:
+# A view is planned several times at a start: to translate, check, explain and run it.
+@functools.lru_cache(maxsize=1024)
+def _types_of(sql: str, schema: pa.Schema) -> Mapping[str, SqlType]:
     relation = relation_of(sql, schema)
     types = [type_of(str(each)) for each in relation.types]
     return dict(zip(relation.columns, types, strict=True))
