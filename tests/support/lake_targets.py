@@ -21,6 +21,7 @@ from ikebana.processor.authoring.deliver_section import (
 )
 
 NAMESPACE = "shop"
+_SINK = "lake"
 Rows = list[dict[str, Any]]
 
 
@@ -49,7 +50,7 @@ class IcebergTarget:
         (folder / "catalog").mkdir(parents=True, exist_ok=True)
 
     def sink(self) -> LakeSink:
-        return iceberg.sink("lake", IcebergSection(catalog=self.catalog, namespace=NAMESPACE))
+        return iceberg.sink(_SINK, IcebergSection(catalog=self.catalog, namespace=NAMESPACE))
 
     def rows(self, table: TargetTable) -> Rows:
         return self.as_of(table)[1]
@@ -100,7 +101,7 @@ class DeltaTarget:
             self.folder.mkdir(parents=True, exist_ok=True)
 
     def sink(self) -> LakeSink:
-        return delta.sink("lake", DeltaSection(folder=self.place, storage=self.storage))
+        return delta.sink(_SINK, DeltaSection(folder=self.place, storage=self.storage))
 
     def rows(self, table: TargetTable) -> Rows:
         return self.as_of(table)[1]
@@ -112,11 +113,9 @@ class DeltaTarget:
             found = self.load(table)
         except TableNotFoundError:
             return None, []
-        # The history may be newer than the version that is loaded, so it only has the names.
-        history = found.history()
-        sinks = {name for commit in history for name in commit if name.startswith("ikebana.")}
-        uppers = [found.transaction_version(sink) or 0 for sink in sinks]
-        return max(uppers, default=0) or None, _rows(found.to_pyarrow_table(), table)
+        # To ask for the history would hold Python's lock, also that of a store in this process.
+        upper = found.transaction_version(f"ikebana.{_SINK}")
+        return upper or None, _rows(found.to_pyarrow_table(), table)
 
     def load(self, table: TargetTable) -> Any:
         """Load the newest version of a table."""
@@ -144,7 +143,7 @@ class ParquetTarget:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def sink(self) -> LakeSink:
-        return parquet.sink("lake", ParquetSection(folder=str(self.folder)))
+        return parquet.sink(_SINK, ParquetSection(folder=str(self.folder)))
 
     def rows(self, table: TargetTable) -> Rows:
         """Read all files with the ending, as DuckDB and others do."""
