@@ -50,10 +50,6 @@ class Server(Protocol):
 
 
 _LOCAL: Mapping[str, Callable[[Path], Target]] = TARGETS
-_REMOTE: Mapping[str, Callable[[Path, str], Target]] = {
-    "iceberg": IcebergTarget,
-    "delta": DeltaTarget,
-}
 
 
 class Files:
@@ -96,10 +92,12 @@ class Bucket:
 
     def __init__(self, store: object_store.Store, answers: FaultyHttp) -> None:
         self.kill, self.start, self.become = store.kill, store.start, answers.become
-        self._url = f"http://127.0.0.1:{answers.port}"
+        self._url, self._store_url = f"http://127.0.0.1:{answers.port}", store.url
 
     def target(self, kind: str, folder: Path) -> Target:
-        return _REMOTE[kind](folder, self._url)
+        if kind == "delta":
+            return DeltaTarget(folder, self._url, self._store_url)
+        return IcebergTarget(folder, self._url)
 
 
 @contextmanager

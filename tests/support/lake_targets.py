@@ -21,7 +21,6 @@ from ikebana.processor.authoring.deliver_section import (
 )
 
 NAMESPACE = "shop"
-_SINK = "lake"
 Rows = list[dict[str, Any]]
 
 
@@ -50,7 +49,7 @@ class IcebergTarget:
         (folder / "catalog").mkdir(parents=True, exist_ok=True)
 
     def sink(self) -> LakeSink:
-        return iceberg.sink(_SINK, IcebergSection(catalog=self.catalog, namespace=NAMESPACE))
+        return iceberg.sink("lake", IcebergSection(catalog=self.catalog, namespace=NAMESPACE))
 
     def rows(self, table: TargetTable) -> Rows:
         return self.as_of(table)[1]
@@ -89,19 +88,23 @@ class IcebergTarget:
 
 
 class DeltaTarget:
-    """A folder of tables, which may be in the object store at a URL."""
+    """A folder of tables, which may be in the object store at a URL.
 
-    def __init__(self, folder: Path, store: str = "") -> None:
+    The judge may read at another URL, `read_at`.  A call for a table's history holds Python's
+    lock, so it would wait for ever for a front of the store that stands in its own process.
+    """
+
+    def __init__(self, folder: Path, store: str = "", read_at: str = "") -> None:
         self.folder = folder / "tables"
-        self.place, self.storage = str(self.folder), {}
+        self.place, self.storage, self._reading = str(self.folder), {}, {}
         if store:
             self.place = f"s3://{BUCKET}{self.folder}"
-            self.storage = access(store)
+            self.storage, self._reading = access(store), access(read_at or store)
         else:
             self.folder.mkdir(parents=True, exist_ok=True)
 
     def sink(self) -> LakeSink:
-        return delta.sink(_SINK, DeltaSection(folder=self.place, storage=self.storage))
+        return delta.sink("lake", DeltaSection(folder=self.place, storage=self.storage))
 
     def rows(self, table: TargetTable) -> Rows:
         return self.as_of(table)[1]
@@ -113,15 +116,17 @@ class DeltaTarget:
             found = self.load(table)
         except TableNotFoundError:
             return None, []
-        # To ask for the history would hold Python's lock, also that of a store in this process.
-        upper = found.transaction_version(f"ikebana.{_SINK}")
-        return upper or None, _rows(found.to_pyarrow_table(), table)
+        # The history may be newer than the version that is loaded, so it only has the names.
+        history = found.history()
+        sinks = {name for commit in history for name in commit if name.startswith("ikebana.")}
+        uppers = [found.transaction_version(sink) or 0 for sink in sinks]
+        return max(uppers, default=0) or None, _rows(found.to_pyarrow_table(), table)
 
     def load(self, table: TargetTable) -> Any:
         """Load the newest version of a table."""
         from deltalake import DeltaTable
 
-        return DeltaTable(f"{self.place}/{table.name}", storage_options=self.storage)
+        return DeltaTable(f"{self.place}/{table.name}", storage_options=self._reading)
 
     @contextmanager
     def away(self) -> Iterator[None]:
@@ -143,7 +148,7 @@ class ParquetTarget:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def sink(self) -> LakeSink:
-        return parquet.sink(_SINK, ParquetSection(folder=str(self.folder)))
+        return parquet.sink("lake", ParquetSection(folder=str(self.folder)))
 
     def rows(self, table: TargetTable) -> Rows:
         """Read all files with the ending, as DuckDB and others do."""
