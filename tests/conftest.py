@@ -102,6 +102,16 @@ def pytest_collection() -> Iterator[None]:
         gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _collected() -> Iterator[None]:
+    """After each file collect garbage: a process that runs batches does so seldom.
+
+    Clients that a test leaves open have dozens of files, and Py4J cannot use the 1025th.
+    """
+    yield
+    gc.collect()
+
+
 @pytest.fixture(autouse=True)
 def _own_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where another test has looked for modules of users is not where this one does."""
