@@ -6,6 +6,7 @@ at or beyond its end, or when the partition ends there.  If the partition ends b
 does, the reader waits, because the last stable offset moves only after a commit.
 """
 
+import contextlib
 import functools
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -58,6 +59,7 @@ class RangeReader:
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._consumer: Consumer = client.consumer(settings)
+        self._asked: set[str] = set()
 
     def read(
         self, ranges: Sequence[Range], patience_s: float = PATIENCE_S
@@ -70,12 +72,24 @@ class RangeReader:
             SourceError: a range does not exist, or no longer, or did not come in time.
         """
         consumer = self._consumer
+        self._ask_for_leaders(ranges, patience_s)
         for left in _rounds(ranges):
             consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in left.values()])
             try:
                 yield from self._polled(left, patience_s)
             finally:
                 consumer.unassign()
+
+    def _ask_for_leaders(self, ranges: Sequence[Range], patience_s: float) -> None:
+        """Ask for the leaders of topics that are read for the first time.
+
+        The client would do so by itself, but only a second after it is told to read them.
+        """
+        for topic in {each.topic for each in ranges} - self._asked:
+            # What is wrong with a topic is an error of its reading.
+            with contextlib.suppress(KafkaException):
+                self._consumer.list_topics(topic, timeout=min(patience_s, REQUEST_S))
+                self._asked.add(topic)
 
     def _polled(
         self, left: dict[tuple[str, int], Range], patience_s: float

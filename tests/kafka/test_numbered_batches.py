@@ -1,7 +1,9 @@
 """Batches that Spark numbers are written into a topic once each."""
 
+import time
 from collections.abc import Callable
 from contextlib import closing
+from statistics import median
 
 import pytest
 from confluent_kafka import KafkaException
@@ -28,6 +30,27 @@ def _values(settings: dict[str, str], topic: str) -> list[bytes]:
     with closing(RangeReader(settings)) as reader:
         read = reader.read([Range(topic, 0, 0, end)])
         return [message.value() for _, messages in read for message in messages]
+
+
+def test_a_reader_does_not_wait_for_the_first_record_of_another_topic(
+    broker: Broker, topic_name: Callable[[str], str]
+) -> None:
+    """The client looks for leaders of what it is to read once a second; readers ask before."""
+    settings, names = {"bootstrap.servers": broker.bootstrap_servers}, []
+    for _ in range(6):
+        names.append(topic_name("numbered"))
+        create(broker.bootstrap_servers, names[-1], 1)
+        write(settings, names[-1], "writer", 0, _messages("a1"))
+
+    seconds = []
+    with closing(RangeReader(settings)) as reader:
+        for name in names:
+            begun = time.monotonic()
+            assert len([*reader.read([Range(name, 0, 0, 1)])]) == 1
+            seconds.append(time.monotonic() - begun)
+
+    # A busy machine may delay some of them.
+    assert median(seconds) < 0.7
 
 
 def test_a_digest_is_of_a_set_of_messages() -> None:

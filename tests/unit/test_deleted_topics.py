@@ -96,6 +96,7 @@ class Records:
     def __init__(self) -> None:
         self._left: deque[Record] = deque()
 
+    def list_topics(self, *_: object, **__: object) -> None: ...
     def assign(self, _: Sequence[TopicPartition]) -> None:
         self._left = deque([Record()])
 
