@@ -71,6 +71,7 @@ class Upserted(Shards):
         self._consumer = _Consumer()
         self._reader = object.__new__(RangeReader)
         self._reader._consumer = self._consumer
+        self._reader._asked = {_TOPIC}
         self._queue = Producer({"bootstrap.servers": "localhost:1", "log_level": 0, **_QUEUE})
         self._producer = object.__new__(TransactionalProducer)
         self._producer._producer = self._queue

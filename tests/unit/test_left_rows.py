@@ -42,7 +42,7 @@ def test_the_owner_finds_the_rows_that_a_task_has_left(
         chunks = batch.column("chunk").to_pylist()
         shards = batch.column("shard").to_pylist()
         assert [*zip(shards, left_rows.resolve(chunks), strict=True)] == expected
-        assert batch.column("label").to_pylist() == [7 + shard % 2 for shard in shards]
+        assert batch.column("group_number").to_pylist() == [7 + shard % 2 for shard in shards]
         # What goes through Spark is small.
         assert all(len(chunk) < 9_000 for chunk in chunks)
 
