@@ -2,8 +2,7 @@
 
 Each always has exactly one committed state.  The id of the state is in the database and changes in
 the same atomic write as the data.  A database without an id is empty or unfinished, and is
-rebuilt.
-Only this module and `shared_rocks` import rocksdict.
+rebuilt.  Only this module and `shared_rocks` import rocksdict.
 """
 
 # Decision (no write-ahead log): RocksDB's log, cut short by a crash, can be replayed onto older
@@ -246,8 +245,6 @@ class LocalDatabase:
 
 
 def _read(database: Rdict, keys: list[bytes]) -> list[bytes | None]:
-    if not keys:
-        return []
     places = [_ENTRY + key for key in keys] if prefixed is None else prefixed(_ENTRY, keys)
     with damage():
         values: list[bytes | None] = database.get(places)

@@ -302,6 +302,10 @@ class Rows:
         return absent
 
 
+STRUCT = b"Struct{"
+"""How the text begins that a StringConverter makes of a key."""
+
+
 def keys_in_json(codec: str, needs: Needs) -> KeyDecoder:
     """Make the `KeyDecoder` for Kafka keys in JSON of a format, which is named so in errors."""
     rows = Rows(needs.key or None, Unavailable(PLACEHOLDER), needs.encodings)
@@ -321,10 +325,13 @@ def keys_in_json(codec: str, needs: Needs) -> KeyDecoder:
         return (written,) if written[:1] == b"{" and not may_be_encoded(written) else None
 
     def decode(key: bytes, _: Headers) -> Any:
-        if key.startswith(b"Struct{"):
+        try:
+            data, plan = opening.open(key)
+        except canonical.REFUSALS:
+            if not key.startswith(STRUCT):
+                raise
             reason = "it is the text of a StringConverter: write keys by the JsonConverter"
-            raise DecodeError(codec, reason)
-        data, plan = opening.open(key)
+            raise DecodeError(codec, reason) from None
         if isinstance(data, dict):
             if is_of_documents and data.keys() == {"id"} and isinstance(data["id"], str):
                 return {_IDENTIFIER: of_extended_json(document(data["id"].encode()))}

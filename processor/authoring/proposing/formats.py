@@ -13,7 +13,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.change import Headers
 from ikebana.codecs.changes import WORDS, at, path_of
 from ikebana.codecs.column_encodings import USUAL, Schema, WhenUsual
-from ikebana.codecs.debezium_rows import PLACEHOLDER, Unavailable
+from ikebana.codecs.debezium_rows import PLACEHOLDER, STRUCT, Unavailable
 from ikebana.codecs.encodings import of_extended_json
 from ikebana.codecs.formats import FRAMES, OF_COCKROACH, Format, KeyFormat
 from ikebana.codecs.maxwell import ROWS, SNAPSHOT
@@ -238,7 +238,7 @@ def names_of_key(key: bytes | None) -> tuple[str, ...]:
     """
     names: Any = parsed(key)
     match key if names is ... else names:
-        case bytes(text) if text.startswith(b"Struct{"):
+        case bytes(text) if text.startswith(STRUCT):
             return tuple(name.decode() for name in _IN_STRUCT(text))
         # Maxwell has two forms of keys.
         case [str(), str(), [*columns]] if all(isinstance(each, dict) for each in columns):
