@@ -61,7 +61,9 @@ def collection(servers: str, topic: str) -> Collection:
     by_time: dict[int, list[tuple[tuple[Any, Any], int]]] = {}
     for message in committed(servers, topic):
         headers = dict(message.headers())
-        datum = canonical.decode(message.key()), canonical.decode(message.value())
+        key = message.key()
+        # An error has no key if its message's key cannot be decoded.
+        datum = None if key is None else canonical.decode(key), canonical.decode(message.value())
         by_time.setdefault(int(headers["time"]), []).append((datum, int(headers["diff"])))
     found: Collection = Counter()
     for time in sorted(by_time):
