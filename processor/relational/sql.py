@@ -322,7 +322,7 @@ def _translated(
     node = rewritten(written)
     recursion = Recursion(tables, limits)
     query = QueryTranslation(making, pipeline, node, select, others, recursion, within)
-    query.bind(as_duckdb(text, written), {NOW: "TIMESTAMP", "mz_now": "TIMESTAMP"})
+    query.bind(as_duckdb(text, written), written, {NOW: "TIMESTAMP", "mz_now": "TIMESTAMP"})
     for each in loose(node):
         raise SqlQueryError(LOOSE, each.get("query_location"))
     return query.result()

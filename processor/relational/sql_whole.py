@@ -187,15 +187,18 @@ class QueryTranslation:
         self.mentions_key = any(SHORT.get(name, name) == KEY for name in self._mentioned)
         for each in objects_with(node, "type"):
             refuse_before(each)
-        self.tables = dict(self._tables(node))
+        self.tables: Mapping[str, Table] = {}
         self._values = 0
 
-    def bind(self, text: str, functions: Mapping[str, str]) -> None:
+    def bind(self, text: str, written: Node, functions: Mapping[str, str]) -> None:
         """Let DuckDB bind the query over the columns of all tables.  Raises: QueryError.
+
+        A part that is dropped is bound too, so the tables are those of the tree of the text.
 
         If the query mentions keys, tables have key columns.  As `*` then includes them, and a
         column may be called `key` too, binding is tried without key columns as well.
         """
+        self.tables = dict(self._tables(written))
         self._refuse_alike()
         problems = []
         for with_keys in [True, False] if self.mentions_key else [False]:
@@ -584,10 +587,10 @@ def named_tables(value: Any, views: Collection[str] = ()) -> Iterator[Node]:
             is_recursive = view["value"]["query_node"]["type"] == "RECURSIVE_CTE_NODE"
             yield from named_tables(view["value"], there | itself if is_recursive else there)
             there |= itself
-        if "table_name" in value and (
-            value["table_name"].lower() not in there or value["schema_name"]
-        ):
-            yield value
+        if "table_name" in value:
+            path = [value["schema_name"], value["table_name"]]
+            if ".".join(filter(None, path)).lower() not in there:
+                yield value
         for name, item in value.items():
             if name != "cte_map":
                 yield from named_tables(item, there)

@@ -165,6 +165,10 @@ SHAPES = {
         "WITH u AS (SELECT a FROM t) SELECT a FROM u "
         "UNION (WITH u AS (SELECT 9 AS a FROM t) SELECT a FROM u)",
     ),
+    "an order that says nothing": (
+        "SELECT a FROM t ORDER BY (SELECT max(d) FROM u)",
+        "SELECT a FROM (SELECT a FROM t UNION SELECT 2 ORDER BY 1 + (SELECT max(d) FROM u)) v",
+    ),
     "conditions that read nothing": (
         "SELECT x.a, y.n FROM t x LEFT JOIN (SELECT count(*) AS n FROM u) y ON true",
         "SELECT x.a, y.d FROM t x JOIN u y ON true",
