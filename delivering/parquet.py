@@ -23,7 +23,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ikebana.delivering.lake import ConflictError, LakeSink, Mark, TableChanges, full_tables
+from ikebana.delivering.lake import (
+    ConflictError,
+    LakeSink,
+    Mark,
+    TableChanges,
+    full_tables,
+    refuse_rows,
+)
 from ikebana.delivering.sink import TIME, TargetTable
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.deliver_section import ParquetSection
@@ -60,6 +67,7 @@ class ParquetTable:
                 f'table "{table.name}" has the mode {table.mode}: files of Parquet are added only',
                 hint="Take the mode changes, or Iceberg or Delta.",
             )
+        self._spec = table
         self._folder = folder
         self._manifests = folder / f"_{name}"
         self._schema = table.stored
@@ -81,7 +89,12 @@ class ParquetTable:
         self._manifests.mkdir(parents=True, exist_ok=True)
 
     def mark(self) -> Mark | None:
-        return None if self._last is None else self._last.mark
+        if self._last is not None:
+            return self._last.mark
+        # The files of another sink, or its manifests, which come before its first file.
+        if any(path != self._manifests for path in self._folder.iterdir()):
+            refuse_rows(self._spec)
+        return None
 
     def scan(self, names: Sequence[str]) -> Iterable[pa.Table]:
         """Read nothing: changes are added without a look at earlier rows."""

@@ -73,16 +73,18 @@ def test_a_key_may_have_several_columns(target: LakeTarget) -> None:
     assert _names(target) == [(1, "b"), (1, "é"), (2, "a")]
 
 
-def test_rows_of_others_are_refused(target: LakeTarget) -> None:
+@pytest.mark.parametrize("kind", TARGETS)
+def test_rows_of_others_are_refused(kind: str, tmp_path: Path) -> None:
     """A table that the sink has not begun is not gone on with, nor one of another sink."""
+    target, [table, _] = TARGETS[kind](tmp_path), tables_of("changes")
     topics = MemoryTopics()
     topics.close(ORDERS, 2, _order(1, "a", 1, 1))
-    delivered(target.sink(), [TABLE], topics)
+    delivered(target.sink(), [table], topics)
     other = target.sink()
     other.name = "other"
 
     with pytest.raises(ConfigError, match="has rows that this sink has not written"):
-        other.open([TABLE])
+        other.open([table])
 
 
 class _Meeting:
@@ -207,8 +209,9 @@ def test_files_of_a_day_lie_together(tmp_path: Path) -> None:
     sink = parquet.sink("files", ParquetSection(folder=str(tmp_path), by_day=True))
     day = 1_709_164_800_000
     topics = MemoryTopics()
-    topics.close(ORDERS, day + 2, _order(1, "a", day - 1, 1), _order(2, "b", day, 1))
-    (tmp_path / table.name).mkdir()
+    topics.close(ORDERS, day, _order(1, "a", day - 1, 1))
+    delivered(sink, [table], topics)
+    topics.close(ORDERS, day + 2, _order(2, "b", day, 1))
     left = tmp_path / table.name / "0-0.writing"
     left.write_text("of a batch that was never applied")
 
