@@ -219,6 +219,17 @@ def widened(row: bytes, like: bytes) -> bytes:
     return _encode({**dict.fromkeys(_decode(like)), **_decode(row)})
 
 
+def without_nulls(row: bytes) -> bytes:
+    """Leave out the fields of an object that are null.
+
+    >>> without_nulls(b'{"a":1,"b":null}')
+    b'{"a":1}'
+    """
+    if row[:1] != b"{":
+        return row
+    return _encode({name: value for name, value in _decode(row).items() if value is not None})
+
+
 def write(data: Any) -> bytes:
     """Write data with canonical numbers, as `decoder` and `canonical_number` return them.
 

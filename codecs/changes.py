@@ -26,10 +26,8 @@ moves the row.  The key's columns are those that the input names; without these,
 is the key.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder, framing_of, keys_in_avro
@@ -37,7 +35,6 @@ from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.canonical import FAULTS, require_readable
 from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.debezium_rows import keys_in_json
-from ikebana.codecs.encodings import instant_of
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.keys import KeyDecoder
 from ikebana.codecs.row_images import (
@@ -48,6 +45,7 @@ from ikebana.codecs.row_images import (
     option,
     update_changes,
 )
+from ikebana.codecs.sequences import SourceSequence, at, path_of, require_state
 from ikebana.errors import ConfigError
 
 _NAME = "change"
@@ -267,11 +265,7 @@ def _require_whole(needs: Needs, *, minimal: bool) -> None:
             'option "sequence" needs whole rows, and option "row_image" is "minimal"',
             hint="A message that is outdated may have a column that no other has.",
         )
-    if needs.diffs:
-        raise ConfigError(
-            'option "sequence" needs a state, and the mode is "diffs"',
-            hint='Read the input in mode "upsert".',
-        )
+    require_state(needs)
 
 
 _NOWHERE = object()
@@ -300,112 +294,3 @@ def _is_deleted(mark: Any) -> bool:
     if mark.__class__ in (bool, int, str) and mark in _DELETED:
         return _DELETED[mark]
     raise DecodeError(_NAME, "the field of deleted rows is neither true nor false")
-
-
-# The option `sequence` names the fields, with commas between them: the second is compared if the
-# first is equal, and so on.  A field may be followed by the kind of its values:
-#
-# * `number`, which is the default: numbers, also as texts;
-# * `timestamp`: texts of dates or timestamps; without a zone they are in UTC;
-# * `text`: texts, compared by their UTF-8.
-#
-# A field is looked up in the message, then in the row in it.
-
-Part = int | float | Decimal | str
-_NUMBER = re.compile(r"[+-]?\d{1,80}(?:\.\d{1,80})?", re.ASCII)
-_nanos = instant_of(9)
-
-
-def _number(value: Any) -> Part:
-    if isinstance(value, str) and _NUMBER.fullmatch(value):
-        return Decimal(value)
-    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
-        return value
-    raise ValueError
-
-
-def _timestamp(value: Any) -> Part:
-    if isinstance(value, str):
-        return _nanos(value)
-    raise ValueError
-
-
-def _text(value: Any) -> Part:
-    if isinstance(value, str):
-        return value
-    raise ValueError
-
-
-_KINDS: Mapping[str, Callable[[Any], Part]] = {
-    "number": _number,
-    "timestamp": _timestamp,
-    "text": _text,
-}
-
-
-class _Field(NamedTuple):
-    path: tuple[str, ...]
-    kind: str
-
-
-class SourceSequence:
-    """Reads the sequence of messages by the text of the option.
-
-    Raises:
-        ConfigError: the text names no field.
-    """
-
-    def __init__(self, codec: str, option: str) -> None:
-        self._codec = codec
-        self._fields = [_field(part.strip()) for part in option.split(",")]
-        self.paths = [field.path for field in self._fields]
-
-    def of(self, *images: Mapping[str, Any] | None) -> tuple[Part, ...]:
-        """The sequence of a message; its fields are in one of the images.
-
-        Raises:
-            DecodeError: a field is missing or null, or its value is not of its kind.
-        """
-        return tuple(self._part(field, images) for field in self._fields)
-
-    def _part(self, field: _Field, images: Iterable[Mapping[str, Any] | None]) -> Part:
-        name = ".".join(field.path)
-        values = (at(image, field.path) for image in images)
-        value = next((value for value in values if value is not None), None)
-        if value is None:
-            raise DecodeError(self._codec, f"field `{name}` of the sequence is null or missing")
-        try:
-            return _KINDS[field.kind](value)
-        except ValueError:
-            reason = f"field `{name}` of the sequence is no {field.kind}"
-            raise DecodeError(self._codec, reason) from None
-
-
-def _field(text: str) -> _Field:
-    name, _, kind = text.rpartition(" ")
-    if kind not in _KINDS or not name:
-        name, kind = text, "number"
-    if not all(path := path_of(name.strip())):
-        raise ConfigError(
-            f'option "sequence" has "{text}", which names no field',
-            hint='Name fields, with commas between them, as in "changed timestamp, number".',
-        )
-    return _Field(path, kind)
-
-
-def path_of(name: str) -> tuple[str, ...]:
-    """The names of a field and of those around it, from the outermost on.
-
-    >>> path_of("meta.op")
-    ('meta', 'op')
-    """
-    return tuple(name.split("."))
-
-
-def at(message: Any, path: Iterable[str], otherwise: Any = None) -> Any:
-    """The value of a message at a path."""
-    for name in path:
-        if not isinstance(message, dict) or name not in message:
-            return otherwise
-        message = message[name]
-    return message

@@ -281,11 +281,16 @@ def _framed(make: MakeCodec) -> MakeCodec:
     return framed
 
 
-def _in_json(module: str, name: str) -> MakeCodec:
-    """The codec with this name in a module of this folder."""
+def _in_json(module: str, name: str, *, placed: bool = False) -> MakeCodec:
+    """The codec with this name in a module of this folder.
+
+    With `placed`, messages may have a place in the order of their source that it does not read.
+    """
 
     def make(needs: Needs, _: KeyFormat, __: "Schemas | None") -> Codec:
         codec: Codec = getattr(_module(module)(), name)(needs)
+        if placed and "sequence" in needs.options:
+            codec = _module("sequences")().Sequenced(name, codec, needs)
         return codec
 
     return make
@@ -317,13 +322,15 @@ _OF_CHANGES = {"empty_value": InputOption(EMPTY_VALUES)}
 _FRAMING = {"framing": InputOption(("confluent", "apicurio", "headers"))}
 _FRAMED_JSON = {"framing": InputOption(("confluent", "apicurio"))}
 _PLACEHOLDER = {"unavailable_placeholder": _TEXT}
+_SEQUENCE = {"sequence": _TEXT}
 _ROW_IMAGE = {"row_image": InputOption(("full", "minimal"))}
 _OPERATIONS = dict.fromkeys(("op_insert", "op_update", "op_delete", "op_truncate"), _TEXT)
 _OF_ANY_CHANGES = {
     **_OF_CHANGES,
     **_ROW_IMAGE,
     **_OPERATIONS,
-    **dict.fromkeys(("op", "op_ignore", "before", "after", "deleted", "table", "sequence"), _TEXT),
+    **_SEQUENCE,
+    **dict.fromkeys(("op", "op_ignore", "before", "after", "deleted", "table"), _TEXT),
 }
 
 FORMATS: Mapping[str, InputTraits] = {
@@ -348,13 +355,13 @@ FORMATS: Mapping[str, InputTraits] = {
     ),
     "debezium-json": InputTraits(
         kind="changes",
-        codec=_framed(_in_json("debezium", "Debezium")),
+        codec=_framed(_in_json("debezium", "Debezium", placed=True)),
         key_from="either",
         old_images=True,
         source_clocks=True,
         quick=True,
         usual_encodings="always",
-        options={**_OF_CHANGES, **_PLACEHOLDER, **_FRAMED_JSON},
+        options={**_OF_CHANGES, **_SEQUENCE, **_PLACEHOLDER, **_FRAMED_JSON},
     ),
     "debezium-avro": InputTraits(
         kind="changes",
@@ -375,34 +382,41 @@ FORMATS: Mapping[str, InputTraits] = {
     ),
     "maxwell": InputTraits(
         kind="changes",
-        codec=_in_json("maxwell", "Maxwell"),
-        old_images=True,
-        options={**_OF_CHANGES, **_ROW_IMAGE, "output_nulls": InputOption(("true", "false"))},
-    ),
-    "canal": InputTraits(
-        kind="changes",
-        codec=_in_json("canal", "Canal"),
-        old_images=True,
-        usual_encodings="always",
-        options={**_OF_CHANGES, **_ROW_IMAGE},
-    ),
-    "goldengate": InputTraits(
-        kind="changes",
-        codec=_in_json("goldengate", "GoldenGate"),
+        codec=_in_json("maxwell", "Maxwell", placed=True),
         old_images=True,
         options={
             **_OF_CHANGES,
+            **_SEQUENCE,
+            **_ROW_IMAGE,
+            "output_nulls": InputOption(("true", "false")),
+        },
+    ),
+    "canal": InputTraits(
+        kind="changes",
+        codec=_in_json("canal", "Canal", placed=True),
+        old_images=True,
+        usual_encodings="always",
+        options={**_OF_CHANGES, **_SEQUENCE, **_ROW_IMAGE},
+    ),
+    "goldengate": InputTraits(
+        kind="changes",
+        codec=_in_json("goldengate", "GoldenGate", placed=True),
+        old_images=True,
+        options={
+            **_OF_CHANGES,
+            **_SEQUENCE,
             **_ROW_IMAGE,
             **_OPERATIONS,
         },
     ),
     "dms": InputTraits(
         kind="changes",
-        codec=_in_json("dms", "Dms"),
+        codec=_in_json("dms", "Dms", placed=True),
         key_from="columns",
         old_images=True,
         options={
             **_OF_CHANGES,
+            **_SEQUENCE,
             "before_filter": InputOption(("pk-only", "non-lob", "all")),
             "before_image": _TEXT,
             "before_prefix": InputOption(may_be_empty=True),

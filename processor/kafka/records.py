@@ -95,7 +95,7 @@ def sampled(settings: Mapping[str, str], topic: str) -> list[Sample]:
         SourceError: there is no such topic, or its messages did not come in time.
     """
     return [
-        Sample(m.key(), m.value(), tuple(m.headers() or ()))
+        Sample(m.key(), m.value(), tuple(m.headers() or ()), m.partition() or 0)
         for m in _read(settings, topic, _EACH_END, _EACH_END)
     ]
 

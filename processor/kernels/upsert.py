@@ -40,7 +40,7 @@ import msgspec
 
 from ikebana.arrangements.store import EntryDict, PrefixStore, Store
 from ikebana.arrangements.update import Interval
-from ikebana.codecs.canonical import widened
+from ikebana.codecs.canonical import widened, without_nulls
 from ikebana.processor.base.rows import (
     MOST_NOTED,
     SOME_ROW,
@@ -590,7 +590,10 @@ class _Run:
             if value is None or not (
                 checksum in (SOME_ROW, crc32(value))
                 # Columns that the table got later are null in the old image.
-                or (isinstance(upsert, bytes) and checksum == crc32(widened(value, upsert)))
+                or checksum
+                == crc32(
+                    widened(value, upsert) if isinstance(upsert, bytes) else without_nulls(value)
+                )
             ):
                 self.drift += 1
                 self.drifted.append(source)

@@ -23,7 +23,7 @@ import msgspec
 
 from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
-from ikebana.codecs.canonical import projection
+from ikebana.codecs.canonical import projection, without_nulls
 from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.change import Change, Codec, Headers
 from ikebana.codecs.diff import pack_times
@@ -373,9 +373,7 @@ class Intake:
                     decoded.errors.append((message.offset, outcome.record))
                 else:
                     decoded.bad[len(keys)] = outcome.record
-                    keys.append(outcome.key)
-                    values.append(None)
-                    offsets.append(message.offset)
+                    decoded.add(outcome.key, None, message.offset)
                 continue
             for change in outcome:
                 kind, key, after, before, absent, replaces, sequence = change
@@ -392,8 +390,10 @@ class Intake:
                     # Its message may have overtaken the one with its old row.
                     parts = (ordered(part, descending=False) for part in sequence)
                     decoded.sequences[index] = b"".join(parts)
-                elif before is not None and kind == "upsert":
-                    decoded.before[index] = crc32(before)
+                elif before is not None and outcome[-1].kind == "upsert":
+                    # After a delete by a changed key, no row shows which columns are new.
+                    image = before if kind == "upsert" else without_nulls(before)
+                    decoded.before[index] = crc32(image)
                 elif replaces and (
                     self._compares if kind == "delete" else self._may_have_moved(message)
                 ):

@@ -334,9 +334,9 @@ def rows_of(source: Input) -> Input:
     columns = tuple(msgspec.structs.replace(column, encoding=None) for column in source.columns)
     plain = replace(source, columns=columns, schema=None, tables=None, history=None)
     options = dict(source.options)
-    if "sequence" not in options:
+    if "sequence" not in options or "deleted" not in source.traits.options:
         return replace(plain, value_format="json", key_format="json", options=())
-    # Rows have a place in the order of the source as messages have.
+    # Rows have a place in the order of the source as messages of `changes` have.
     order = {name: options[name] for name in ("sequence", "deleted") if name in options}
     order.setdefault("deleted", "deleted")
     return replace(plain, value_format="changes", key_format="json", options=tuple(order.items()))

@@ -144,12 +144,18 @@ def _take(found: Folded, upsert: KeyedUpsert) -> None:
 
 
 def _with_nulls(current: bytes | None, value: object) -> bytes | None:
-    """A row with nulls for the columns that only its next value has, which were added later."""
-    rows = [each for each in (current, value) if isinstance(each, bytes) and each[:1] == b"{"]
-    if len(rows) < 2:
+    """A row with nulls for the columns that only its next value has, which were added later.
+
+    Without a next value that shows these, nulls do not count.
+    """
+    if current is None or current[:1] != b"{":
         return current
-    old, new = map(json.loads, rows)
-    return json.dumps(dict.fromkeys(new) | old, sort_keys=True, separators=(",", ":")).encode()
+    row = json.loads(current)
+    if not isinstance(value, bytes):
+        row = {name: of for name, of in row.items() if of is not None}
+    elif value[:1] == b"{":
+        row = dict.fromkeys(json.loads(value)) | row
+    return json.dumps(row, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _completed(columns: bytes, absent: Sequence[str], current: bytes) -> bytes:

@@ -177,7 +177,7 @@ def test_a_changed_key_is_two_symbols_of_one_message(
     decoded = intake(source).upserts([message(10, None, change)], HERE)
 
     assert decoded == DecodedUpserts(
-        keys=[K1, K2], values=[None, ROW2], offsets=[10, 10], before={0: SOME_ROW}
+        keys=[K1, K2], values=[None, ROW2], offsets=[10, 10], before={0: crc32(ROW1)}
     )
 
 

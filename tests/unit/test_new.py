@@ -482,3 +482,82 @@ def test_without_a_topic_it_is_a_sample(tmp_path: Path) -> None:
     forced = CliRunner().invoke(cli, ["new", str(path), "--force"])
     assert forced.exit_code == 0
     assert "localhost:9092" in path.read_text()
+
+
+ROW, OLD = {"id": 2, "n": 1}, {"id": 1}
+OF_MAXWELL = {"database": "shop", "table": "t", "primary_key_columns": ["id"], "data": ROW}
+OF_GOLDENGATE = {"table": "T", "op_ts": "2024-01-31 12:34:56", "primary_keys": ["id"]}
+OF_DMS = {"record-type": "data", "schema-name": "s", "table-name": "t"}
+AT = {"stream-position": "00000002/7C007328.2.00000002/7C007328", "transaction-record-id": 1}
+
+
+@pytest.mark.parametrize(
+    ("messages", "sequence"),
+    [
+        pytest.param(
+            [
+                {**OF_MAXWELL, "type": "insert", "position": "bin.09:4", "xoffset": 0},
+                {**OF_MAXWELL, "type": "update", "position": "bin.09:9", "old": OLD},
+            ],
+            None,
+            id="not in all messages",
+        ),
+        pytest.param(
+            [
+                {**OF_MAXWELL, "type": "bootstrap-insert", "position": "bin.09:4"},
+                {**OF_MAXWELL, "type": "update", "position": "b.9:9", "xoffset": 0, "old": OLD},
+            ],
+            "position log, xoffset",
+            id="maxwell",
+        ),
+        pytest.param([{**OF_MAXWELL, "type": "insert"}] * 2, None, id="none"),
+        pytest.param(
+            [
+                {**OF_GOLDENGATE, "op_type": "I", "after": OLD | ROW, "pos": "0143"},
+                {**OF_GOLDENGATE, "op_type": "U", "before": OLD, "after": ROW, "pos": "0144"},
+            ],
+            "pos log",
+            id="goldengate",
+        ),
+        pytest.param(
+            [
+                {**OF_GOLDENGATE, "op_type": "I", "after": OLD | ROW, "pos": "0143"},
+                {
+                    **OF_GOLDENGATE,
+                    "op_type": "U",
+                    "before": OLD | ROW,
+                    "after": {"id": 2},
+                    "pos": "0144",
+                },
+            ],
+            None,
+            id="rows in part",
+        ),
+        pytest.param(
+            [
+                {"data": ROW, "metadata": {**OF_DMS, "operation": "load"}},
+                {"data": ROW, "metadata": {**OF_DMS, **AT, "operation": "update"}},
+            ],
+            "metadata.stream-position log, metadata.transaction-record-id",
+            id="dms",
+        ),
+        pytest.param(
+            [{"op": "u", "after": ROW, "before": None, "source": {"lsn": 3}}] * 2,
+            "source.lsn",
+            id="debezium without keys",
+        ),
+    ],
+)
+def test_changed_keys_are_put_in_order_across_partitions(
+    messages: list[Any], sequence: str | None
+) -> None:
+    """By what all messages say of their place in the source, or there is a note."""
+    samples = [s._replace(key=None) for s in said(*messages)]
+    (alone,) = {run_of(samples).proposal.options.get("sequence")}
+    found = run_of([s._replace(partition=at) for at, s in enumerate(samples)])
+
+    assert (alone, found.proposal.options.get("sequence")) == (None, sequence)
+    assert found.errors == []
+    assert [row for row in found.rows if row == {"id": 2, "n": 1}]
+    assert any("a changed key" in note for note in found.proposal.notes)
+    assert any("fill partitions" in note for note in found.proposal.notes) == (sequence is None)

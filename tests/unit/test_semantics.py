@@ -662,6 +662,28 @@ ANN, BOB, NOBODY = ({"id": 1, "name": name} for name in ("ann", "bob", None))
         ),
         pytest.param({}, [None], 0, id="a tombstone"),
         pytest.param({"drift": False}, [{"op": "d", "before": ANN}], 0, id="no drift"),
+        # A key that one message changes is compared with the old image.
+        pytest.param(
+            {},
+            [{"op": "c", "after": ANN}, {"op": "u", "before": ANN, "after": BOB}],
+            0,
+            id="moved",
+        ),
+        pytest.param(
+            {},
+            [
+                {"op": "c", "after": ANN},
+                {"op": "u", "before": ANN | {"later": None}, "after": BOB},
+            ],
+            0,
+            id="moved, with a column that the table got later",
+        ),
+        pytest.param(
+            {},
+            [{"op": "c", "after": ANN}, {"op": "u", "before": ANN | {"id": 2}, "after": BOB}],
+            1,
+            id="moved, and overtaken",
+        ),
         pytest.param(
             {"metadata": (("at", "offset"),)}, [{"op": "d", "before": ANN}], 1, id="metadata"
         ),

@@ -11,12 +11,13 @@ import msgspec
 
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Headers
-from ikebana.codecs.changes import WORDS, at, path_of
+from ikebana.codecs.changes import WORDS
 from ikebana.codecs.column_encodings import USUAL, Schema, WhenUsual
 from ikebana.codecs.debezium_rows import PLACEHOLDER, STRUCT, Unavailable
 from ikebana.codecs.encodings import of_extended_json
 from ikebana.codecs.formats import FRAMES, OF_COCKROACH, Format, KeyFormat
 from ikebana.codecs.maxwell import ROWS, SNAPSHOT
+from ikebana.codecs.sequences import at, path_of
 from ikebana.processor.authoring.proposing.kinds import (
     ColumnKind,
     common,
@@ -36,6 +37,7 @@ class Sample(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
+    partition: int = 0
 
 
 class MessageRow(NamedTuple):
@@ -49,7 +51,8 @@ class MessageEvidence(NamedTuple):
     """The table, key columns and rows of one message, as far as it names them.
 
     `of_kafka` are the columns in its Kafka key; `keyed`: it has a readable Kafka key;
-    `lacks_image`: it is a change without its old image; `options`: those that it needs.
+    `lacks_image`: it is a change without its old image; `options`: those that it needs;
+    `places`: its fields with its place in the order of its source.
     """
 
     table: str = ""
@@ -59,6 +62,8 @@ class MessageEvidence(NamedTuple):
     of_kafka: tuple[str, ...] = ()
     keyed: bool = False
     options: Mapping[str, str] = {}
+    partition: int = 0
+    places: Sequence[str] = ()
 
 
 class Evidence(NamedTuple):
@@ -67,6 +72,8 @@ class Evidence(NamedTuple):
     `keys` counts the key columns that messages name, `kafka_keys` those in Kafka keys.  Of the
     messages with rows, `unnamed` name no key, `keyless` have no readable Kafka key, and
     `imageless` lack the old image of a change.  `options` are those that any message needs.
+    The rows are in so many `partitions`; `places` are the fields of any message with its place in
+    the order of its source.
     """
 
     tables: Counter[str]
@@ -77,6 +84,8 @@ class Evidence(NamedTuple):
     keyless: int = 0
     imageless: int = 0
     options: Mapping[str, str] = {}
+    partitions: int = 0
+    places: Sequence[str] = ()
 
 
 def collect_evidence(seen: Sequence[MessageEvidence], table: str | None = None) -> Evidence:
@@ -96,6 +105,8 @@ def collect_evidence(seen: Sequence[MessageEvidence], table: str | None = None) 
         sum(not each.keyed for each in rows),
         sum(each.lacks_image for each in rows),
         {name: of for each in rows for name, of in each.options.items()},
+        len({each.partition for each in rows}),
+        tuple(dict.fromkeys(name for each in rows for name in each.places)),
     )
 
 
@@ -206,6 +217,21 @@ def schema_of(value: Any) -> Schema | None:
     return _schema_of(msgspec.json.encode(value["schema"]))
 
 
+# The fields that may have the place of a change in the order of its source, by format.
+_PLACES: Mapping[Format, Sequence[str]] = {
+    "debezium-json": ("source.lsn", "source.file log", "source.pos", "source.row"),
+    "maxwell": ("position log", "xoffset"),
+    # In TiCDC's extension; Canal itself has no such field.
+    "canal": ("_tidb.commitTs",),
+    "goldengate": ("pos log",),
+    "dms": ("metadata.stream-position log", "metadata.transaction-record-id"),
+}
+
+
+def _is_there(field: str, message: dict[str, Any]) -> bool:
+    return at(message, path_of(field.removesuffix(" log"))) is not None
+
+
 def evidence_of(form: Format, samples: Sequence[Sample], table: str | None = None) -> Evidence:
     """Extract the rows of the messages in a format, of one table or of all."""
     seen = []
@@ -219,7 +245,15 @@ def evidence_of(form: Format, samples: Sequence[Sample], table: str | None = Non
             )
             key = key_in_json(sample.key)
             keyed = key is not ... and key is not None
-            seen.append(its._replace(of_kafka=names_of_key(sample.key), keyed=keyed))
+            named = [each for each in _PLACES.get(form, ()) if _is_there(each, payload(value))]
+            seen.append(
+                its._replace(
+                    of_kafka=names_of_key(sample.key),
+                    keyed=keyed,
+                    partition=sample.partition,
+                    places=named,
+                )
+            )
     return collect_evidence(seen, table)
 
 

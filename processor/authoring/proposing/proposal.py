@@ -339,6 +339,7 @@ def _declared(proposal: Proposal, evidence: Evidence, samples: Sequence[Sample])
         usual=traits.usual_encodings,
     )
     proposal = _keyed(replace(proposal, columns=columns), traits, evidence, samples)
+    proposal = _in_order(proposal, traits, evidence)
     there = [sample.value for sample in samples if sample.value is not None]
     if form == "bytes":
         proposal = proposal.noting(_no_json(there))
@@ -363,6 +364,33 @@ def _declared(proposal: Proposal, evidence: Evidence, samples: Sequence[Sample])
         )
     return proposal.noting(
         "Types come from the values seen: a value that does not fit is an error record."
+    )
+
+
+_MOVES = "Rows are in several partitions, and a changed key is in that of the new one: "
+_NOT_ALL_PLACED = (
+    "The sequence is left out, because not all messages seen have a place in it: fill partitions "
+    "by table, or have the source write whole rows."
+)
+
+
+def _in_order(proposal: Proposal, traits: InputTraits, evidence: Evidence) -> Proposal:
+    """Add the option that puts changed keys in order across partitions, if they need one."""
+    if proposal.mode != "upsert" or evidence.partitions < 2 or not traits.old_images:
+        return proposal
+    if "sequence" in proposal.options or (
+        traits.key_from == "either" and not proposal.key_columns
+    ):
+        # Debezium writes a changed key as a delete in the partition of the old one.
+        return proposal
+    if evidence.places:
+        sequence = ", ".join(evidence.places)
+        return replace(proposal, options={**proposal.options, "sequence": sequence}).noting(
+            f"{_MOVES}sequence puts it in the order of the source."
+        )
+    return proposal.noting(
+        f"{_MOVES}messages do not say their place in the order of the source, so fill partitions "
+        "by table."
     )
 
 
@@ -478,8 +506,12 @@ def until_readable(
     (source,) = parse(write(proposal), "new", environ={}).plan.inputs
     if source.traits.is_updates or (needs_registry(source) and schemas is None):
         return proposal
-    messages = [Message(at, *sample) for at, sample in enumerate(samples)]
+    messages = [Message(at, *sample[:3]) for at, sample in enumerate(samples)]
     seen = look(source, messages, schemas)
+    if "sequence" in proposal.options and any("sequence" in why for why in seen.reasons):
+        options = {name: of for name, of in proposal.options.items() if name != "sequence"}
+        proposal = replace(proposal, options=options).noting(_NOT_ALL_PLACED)
+        return until_readable(proposal, samples, schemas, write)
     rows = [canonical.write(row) for row in seen.rows]
     if source.columns and ColumnTypes(source).wrong(rows):
         proposal = _widened(proposal, source, rows)
