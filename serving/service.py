@@ -24,6 +24,7 @@ from ikebana.processor.base.texts import moment
 from ikebana.processor.kafka import following
 from ikebana.processor.kafka.diff_topic import PassedError
 from ikebana.processor.kafka.following import ClosedTimes, Following, Resume
+from ikebana.processor.kafka.topics import NoTopicError
 from ikebana.serving import layout
 from ikebana.serving.aligned import OpenTopic
 from ikebana.serving.arrangement import Closed, Retention, ServedArrangement
@@ -38,6 +39,9 @@ _JOIN_S = 30.0
 # The longest time that a read, such as a query, may hold a copy.
 _READ_S = 60.0
 _HELD_S = 0.25
+# The time within which the first run of a pipeline has to make a topic.
+_FIRST_RUN_S = 120
+_LOOK_S = 1.0
 Result = TypeVar("Result")
 
 
@@ -159,6 +163,9 @@ class Service:
         except AwayError:
             # Reads go on meanwhile, and `/ready` says how long the topic was not read.
             followed.reopen()
+        except NoTopicError as error:
+            followed.wait_for_topic(error)
+            self._stopping.wait(_LOOK_S)
         except SpaceError as error:
             followed.wait_for_space(error)
         except LocalDamageError as error:
@@ -192,6 +199,7 @@ class _Followed:
         self._following: Following | None = None
         self._horizon: int | None = None
         self._full = False
+        self._awaited: float | None = None
         self._updates = self._batches = 0
         self._caught_up: float | None = None
         self._size = 0
@@ -247,6 +255,17 @@ class _Followed:
         if self._following is not None:
             self._following.close()
             self._following = None
+
+    def wait_for_topic(self, error: NoTopicError) -> None:
+        """Wait for the pipeline's first run; after some time, raise the error."""
+        if self._awaited is None:
+            self._awaited = time.monotonic()
+            self._say(
+                f'waiting up to {_FIRST_RUN_S} s for topic "{self._topic}", '
+                "which the first run of its pipeline makes"
+            )
+        elif time.monotonic() - self._awaited > _FIRST_RUN_S:
+            raise error
 
     def wait_for_space(self, error: SpaceError) -> None:
         """Stop following while the disk is full; the last batch stays readable."""

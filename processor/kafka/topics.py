@@ -232,6 +232,10 @@ def partition_of(key: bytes, partitions: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
+class NoTopicError(SourceError):
+    """There is no topic of this name, or none yet."""
+
+
 class ReadTopics:
     """A topic that is read, with its progress and snapshots; `topic_id` is its id, if known."""
 
@@ -258,9 +262,9 @@ class ReadTopics:
             time.sleep(_PAUSE_S)
 
     def existing_id(self) -> str:
-        """The id of the topic.  Raises: SourceError, if it does not exist."""
+        """The id of the topic.  Raises: NoTopicError."""
         if self._topic not in (described := self.described(self._topic)):
-            raise SourceError(
+            raise NoTopicError(
                 f'cannot read topic "{self._topic}": it does not exist',
                 hint="Check its name and --bootstrap-servers; "
                 "the first run of a pipeline makes its topics.",

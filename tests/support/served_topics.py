@@ -11,6 +11,7 @@ from ikebana.codecs.diff import Times
 from ikebana.processor.base.listening import Address, Listening, Tls
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kafka.following import AnotherTopicError, ClosedTimes, Piece, Resume
+from ikebana.processor.kafka.topics import NoTopicError
 from ikebana.processor.watching.console import PlanView, no_plan
 from ikebana.processor.watching.guard import AccessLimits
 from ikebana.serving import http_server
@@ -39,6 +40,8 @@ class MemoryTopics:
         self.times: dict[str, Times] = {}
         """The kinds of the times of topics that tell it."""
         self.failure: Exception | None = None
+        self.missing: set[str] = set()
+        """The topics that do not exist yet."""
 
     def close(
         self, topic: str, upper: int, *updates: tuple[bytes | None, bytes, int, int]
@@ -57,6 +60,8 @@ class MemoryTopics:
 
     def follow(self, topic: str, _: str, resume: Resume | None) -> "_Followed":
         """Open a topic, as `following.follow` does."""
+        if topic in self.missing:
+            raise NoTopicError(f'cannot read topic "{topic}": it does not exist')
         place = None if resume is None else resume.place
         if not place:
             return _Followed(self, topic, 0)

@@ -267,3 +267,35 @@ def test_a_database_that_another_thread_closes_is_closed(
         with pytest.raises(ClosedError, match="is being closed"):
             made.size()
     made.close()
+
+
+def test_a_topic_that_the_first_run_makes_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log says so; a server and a pipeline may start in any order."""
+    monkeypatch.setattr("ikebana.serving.service._LOOK_S", 0.05)
+    topics, said = MemoryTopics(), list[str]()
+    topics.missing = {"out"}
+    with serving(topics, tmp_path, "out", say=said.append) as service:
+        wait_until(lambda: bool(said), 20, "the service says that it waits")
+        topics.close("out", 5, (b"1", b"2", 3, 1))
+        topics.missing.clear()
+        caught_up(service, topics, "out")
+
+    assert said == [
+        'waiting up to 120 s for topic "out", which the first run of its pipeline makes'
+    ]
+
+
+def test_a_topic_that_does_not_come_ends_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name may be wrong."""
+    monkeypatch.setattr("ikebana.serving.service._LOOK_S", 0.05)
+    monkeypatch.setattr("ikebana.serving.service._FIRST_RUN_S", 0.2)
+    topics = MemoryTopics()
+    topics.missing = {"out"}
+    with serving(topics, tmp_path, "out") as service:
+        wait_until(lambda: service.failure is not None, 20, "the service fails")
+
+        assert 'cannot read topic "out": it does not exist' in str(service.failure)
