@@ -561,3 +561,31 @@ def test_changed_keys_are_put_in_order_across_partitions(
     assert [row for row in found.rows if row == {"id": 2, "n": 1}]
     assert any("a changed key" in note for note in found.proposal.notes)
     assert any("fill partitions" in note for note in found.proposal.notes) == (sequence is None)
+
+
+def oracle(op: str, key: int, name: str) -> Sample:
+    """A message of Confluent's connector of Oracle."""
+    its = {"table": "ORCL.ADMIN.CUSTOMERS", "scn": "589654", "op_type": op, "op_ts": None}
+    row = {"ID": key, "NAME": name, **its, "row_id": None, "username": None}
+    return said(row, key=key)[0]
+
+
+def test_snapshots_of_oracle_by_confluent_are_rows() -> None:
+    """Also where nothing has changed since: its deletes would stay, or its rows be errors."""
+    snapshot = [oracle("R", 1, "ann"), oracle("R", 2, "bob")]
+    alone = run_of(snapshot)
+    changed = run_of([*snapshot, oracle("U", 1, "anna"), oracle("D", 2, "bob")])
+
+    assert alone.proposal.options == changed.proposal.options
+    assert (alone.proposal.value, alone.proposal.options["op_insert"]) == ("changes", "R, I")
+    assert alone.rows == [{"ID": 1, "NAME": "ann"}, {"ID": 2, "NAME": "bob"}]
+    assert (changed.rows, changed.errors) == ([{"ID": 1, "NAME": "anna"}], [])
+    assert not any("error records" in note for note in changed.proposal.notes[:-1])
+
+
+def test_cells_of_cassandra_are_refused() -> None:
+    """A null there is a column that did not change: as rows they would lose its value."""
+    after = {"id": {"value": 1, "deletion_ts": None, "set": True}, "name": None}
+    event = {"op": "u", "after": after, "source": {"connector": "cassandra", "table": "t"}}
+    with pytest.raises(ConfigError, match="Cassandra cannot be read as rows"):
+        run_of(said(event))

@@ -18,6 +18,7 @@ from ikebana.codecs.encodings import of_extended_json
 from ikebana.codecs.formats import FRAMES, OF_COCKROACH, Format, KeyFormat
 from ikebana.codecs.maxwell import ROWS, SNAPSHOT
 from ikebana.codecs.sequences import at, path_of
+from ikebana.errors import ConfigError
 from ikebana.processor.authoring.proposing.kinds import (
     ColumnKind,
     common,
@@ -335,6 +336,13 @@ def event(envelope: Mapping[str, Any], kinds: Kinds | None) -> MessageEvidence:
     """The table and the rows of a Debezium event; `kinds` are those of its rows."""
     its = envelope.get("source")
     source = its if isinstance(its, dict) else {}
+    if source.get("connector") == "cassandra":
+        raise ConfigError(
+            "Debezium's events of Cassandra cannot be read as rows: they have cells, and a null "
+            "for each column that did not change",
+            hint='Write rows from them by a program, and read these as "changes" with '
+            "row_image: minimal.",
+        )
     parts = (source.get(name) for name in ("db", "schema", "table", "collection"))
     table = ".".join(part for part in parts if isinstance(part, str))
     images = [envelope.get(name) for name in ("before", "after")]
@@ -393,6 +401,9 @@ def _canal(value: dict[str, Any]) -> MessageEvidence:
 _IN_GOLDENGATE = {"op_type", "op_ts", "table"}
 # The fields of GoldenGate's messages beside rows, or beside the columns of one.
 _OF_GOLDENGATE = ("table", "op_type", "op_ts", "current_ts", "pos", "primary_keys", "tokens")
+
+# What Confluent's connector of Oracle adds to these.
+_OF_ORACLE = ("scn", "row_id", "username")
 
 
 def _is_goldengate(value: dict[str, Any]) -> bool:
@@ -519,17 +530,21 @@ _ENVELOPES: Sequence[tuple[set[str], Mapping[str, str]]] = (
 # Old images that are the key alone.
 _KEYS_ALONE = ("documentKey", "dynamodb.Keys")
 # GoldenGate's updates have only the changed columns by default.
-_ROW_MODELLED = ((_IN_GOLDENGATE, {"op": "op_type", "table": "table", "row_image": "minimal"}),)
-_WORDS_OF = [f"op_{name}" for name in WORDS]
-_ANY_WORD = tuple(word for words in WORDS.values() for word in words)
+_OF_ROWS = {"op": "op_type", "table": "table", "row_image": "minimal"}
+_ROW_MODELLED: Sequence[tuple[set[str], Mapping[str, str]]] = (
+    # Confluent's connector of Oracle; R is a row of a snapshot.
+    ({*_OF_ORACLE}, {**_OF_ROWS, "op_insert": "R, I"}),
+    (_IN_GOLDENGATE, _OF_ROWS),
+)
+_WORDS = {f"op_{name}": ", ".join(words) for name, words in WORDS.items()}
 
 
 def options_of(value: dict[str, Any]) -> Mapping[str, str] | None:
     """The options that read a message as a change; None if no field has an operation."""
     for fields, options in _ROW_MODELLED if _is_row_modelled(value) else _ENVELOPES:
-        words = [word for name in _WORDS_OF for word in options.get(name, "").split(", ")]
+        words = ", ".join({**_WORDS, **options}[name] for name in _WORDS).split(", ")
         op = at(value, path_of(options.get("op", "op")))
-        if fields <= value.keys() and op in (words if any(words) else _ANY_WORD):
+        if op and fields <= value.keys() and op in words:
             return options
     return None
 
@@ -544,7 +559,8 @@ def change_of(value: dict[str, Any]) -> MessageEvidence:
     options = options_of(value) or {}
     table = str(at(value, path_of(options["table"]), "")) if "table" in options else ""
     if _is_row_modelled(value):
-        row = {name: of for name, of in value.items() if name not in _OF_GOLDENGATE}
+        added = (*_OF_GOLDENGATE, *(_OF_ORACLE if "op_insert" in options else ()))
+        row = {name: of for name, of in value.items() if name not in added}
         key = _names(value.get("primary_keys"))
         return MessageEvidence(table, key, _rows([row]), lacks_image=True, options=options)
     row = {name: of for name, of in value.items() if name != "op"}
