@@ -296,7 +296,7 @@ class DebeziumFlat(DebeziumEvents[Image]):
             image = None if value is None else self._rows.read(*self._opening.open(value))
             if image is None:
                 return self._gone(key)
-            mark = image.row.get(OF_COCKROACH)
+            mark = image.row.get(OF_COCKROACH) if key is None else None
             if isinstance(mark, dict) and "resolved" in mark:
                 return Ignored("heartbeat")
             return self._changes(image, key, None)

@@ -383,3 +383,16 @@ def test_an_outdated_change_is_counted_and_not_applied(time: Any) -> None:
     assert sent((2, 6, False), (1, 3, True), (1, 10, False)) == [10]
     assert sent((2, 70, False)) == [10, 70]
     assert run.counted["outdated"] == 3
+
+
+def test_rows_without_what_has_not_changed_keep_it() -> None:
+    """As Debezium's ExtractNewRecordState writes them with `drop.fields.header.name`."""
+    columns = (Column("id", "BIGINT"), Column("a", "VARCHAR"), Column("b", "VARCHAR"))
+    options = (("op", "__op"), ("deleted", "__deleted"), ("row_image", "minimal"))
+    source = Input("rows", ("rows",), "changes", key=("id",), columns=columns, options=options)
+    run = Run(plan_of(source))
+    run.send("rows", None, {"id": 1, "a": "x", "b": "y", "__op": "c", "__deleted": "false"})
+    run.send("rows", None, {"id": 1, "b": "z", "__op": "u", "__deleted": "false"})
+    run.batch()
+
+    assert [row for _, row in run.collection("out")] == [{"id": 1, "a": "x", "b": "z"}]
