@@ -57,7 +57,7 @@ from ikebana.processor.relational.outer_joins import Conditions, Item, anti_join
 from ikebana.processor.relational.recursion import RecursionLimits, limits_of, mutual
 from ikebana.processor.relational.rows import Order, first_rows
 from ikebana.processor.relational.sql_aggregates import calls, direction, grouped, is_aggregate
-from ikebana.processor.relational.sql_dependent import OuterNames
+from ikebana.processor.relational.sql_dependent import OuterNames, with_columns
 from ikebana.processor.relational.sql_filter import filtered
 from ikebana.processor.relational.sql_over import (
     Over,
@@ -428,17 +428,6 @@ def _aggregates_within(
 _LIFTED = "ikebana_aggregate"
 
 
-def _with_columns(query: QueryTranslation, item: Item, listed: Listed) -> Item:
-    """The item with further columns, which are hidden."""
-    used = {name.lower() for name in item.relation.types}
-    fields = [unused_name(name, used) for name, _ in listed]
-    columns = [(name, column(item.alias, name)) for name in item.relation.types]
-    columns += [(field, each) for field, (_, each) in zip(fields, listed, strict=True)]
-    relation = query.selected(Froms([item]), columns, "groups")
-    hidden = [(_LIFTED, name, field) for field, (name, _) in zip(fields, listed, strict=True)]
-    return replace(item, relation=relation, hidden=(*item.hidden, *hidden))
-
-
 def _with_nodes(value: Any, instead: Mapping[int, Node]) -> Any:
     """A tree, subqueries within it too, with nodes replaced by others, by their ids."""
     if id(value) in instead:
@@ -552,8 +541,11 @@ class _Select:
                 self._query.making, domain, group_item, fields, absent, of_nothing
             )
         if lifted:
-            group_item = _with_columns(self._query, group_item, [(n, over(t)) for n, t in lifted])
-        of_groups = Names(Froms([group_item]))
+            hidden = [(_LIFTED, name, over(tree)) for name, tree in lifted]
+            group_item = with_columns(self._query, group_item, hidden)
+        of_groups = Names(
+            Froms([group_item]), lambda node: (tree := names.shown(node)) and over(tree)
+        )
         subqueries = Subqueries(self._query, self._subquery, of_groups, are_resolved=True)
         subqueries.add_all(map(over, having))
         shown = [(name, over(tree)) for name, tree in listed]

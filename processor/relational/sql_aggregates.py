@@ -17,6 +17,7 @@ from ikebana.processor.linear.syntax import (
     Node,
     changed,
     column,
+    columns,
     nodes,
     own_nodes,
     text_of,
@@ -372,6 +373,10 @@ def _of_values(call: AggregateCall) -> AggregateParts:
     Further arguments have to be the same in all rows, as DuckDB itself says.
     """
     shown, *more = call.arguments or (call.orders[0][0],)
+    for each in more:
+        if columns(tree(each)):
+            problem = f"all arguments of {call.name}() but the first are constants; {each} is none"
+            raise SqlQueryError(problem, call.place)
     if not any(sql != shown for sql, *_ in call.orders):
         is_turned = any(descending for _, descending, _ in call.orders)
         return _of_list(call, call.name, shown, more, is_turned=is_turned)

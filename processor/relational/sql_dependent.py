@@ -32,8 +32,15 @@ from ikebana.processor.linear.syntax import (
     own_nodes,
 )
 from ikebana.processor.relational import rows
-from ikebana.processor.relational.making import ColumnList, Listed, Table, compared_as, kind_in
-from ikebana.processor.relational.outer_joins import Item, aliases_of, null_safe
+from ikebana.processor.relational.making import (
+    ColumnList,
+    Listed,
+    Table,
+    compared_as,
+    kind_in,
+    unused_name,
+)
+from ikebana.processor.relational.outer_joins import Item, aliases_of, null_safe, own_columns
 from ikebana.processor.relational.sql_aggregates import calls
 from ikebana.processor.relational.sql_over import windows_of
 from ikebana.processor.relational.sql_refusals import has_groups, whole_number
@@ -81,14 +88,18 @@ class OuterNames:
         scope = [self.scope(node["from_table"], query)]
         parts = ("select_list", "where_clause", "having", "modifiers")
         for call in calls([node[part] for part in parts]):
-            names = [*self.of_parts(call["arguments"], query, scope)]
+            every = self.of_parts(call["arguments"], query, scope)
+            names = [each for each in every if not has_column(scope[0], each)]
             if names and len(names) == len(list(columns(call["arguments"], with_parts=True))):
                 yield call, names
 
     def of_parts(self, parts: Any, query: Subquery, around: Sequence[FromScope]) -> Iterator[Name]:
-        """The names in expressions that are no column in `around`."""
+        """The names in expressions that are no column in `around`, or may be none.
+
+        `x.a` is of a table x around if a column x has no fields.
+        """
         for names in columns(parts, with_parts=True):
-            if not any(has_column(scope, names) for scope in around):
+            if not any(has_column(scope, names, is_sure=True) for scope in around):
                 yield names
         for each in own_nodes(parts):
             if each["class"] == "SUBQUERY":
@@ -178,11 +189,16 @@ _USUAL = {
 _KEYS = (KEY, *(name for name, whole in SHORT.items() if whole == KEY))
 
 
-def has_column(scope: FromScope, names: Name) -> bool:
-    """Whether a scope has the column or table that names mean, or a column with such a field."""
+def has_column(scope: FromScope, names: Name, *, is_sure: bool = False) -> bool:
+    """Whether a scope has the column or table that names mean, or a column with such a field.
+
+    If it `is_sure`, a column counts without a field alone.
+    """
     first, *more = (name.lower() for name in names)
     if more and any(of == first and more[0] in fields for of, fields in scope):
         return True
+    if more and is_sure:
+        return False
     return any(first in fields or (first == of and not more) for of, fields in scope)
 
 
@@ -229,6 +245,7 @@ def translate_dependent(
     The collections of `names` may become one; expressions resolved before are no longer valid.
     Raises: SqlQueryError.
     """
+    _add_aliases(query, subquery, names)
     read = outer_names(query, subquery, names)
     if not read:
         return _result(query, query.query(subquery), ())
@@ -242,6 +259,30 @@ def translate_dependent(
             return result
     domain, around = domain_of(query, names, read)
     return _result(query, query.query(subquery, domain=domain), around)
+
+
+def _add_aliases(query: QueryTranslation, subquery: Subquery, names: Names) -> None:
+    """Add hidden columns with the expressions of the select list that a subquery names."""
+    unbound = dict.fromkeys(OuterNames(query.tables).of_query(subquery))
+    read = [each for each in unbound if not each[1:] and names.meant(each) is None]
+    if any(names.shown(column(*each)) is not None for each in read):
+        names.froms = query.one(names.froms, "around")
+        shown = [("", name, names.shown(column(name))) for (name,) in read]
+        hidden = [(of, name, node) for of, name, node in shown if node is not None]
+        (item,) = names.froms.items
+        names.froms = names.froms.of_one(with_columns(query, item, hidden))
+
+
+def with_columns(
+    query: QueryTranslation, item: Item, hidden: Sequence[tuple[str, str, Node]]
+) -> Item:
+    """The item with further hidden columns, each with a qualifier and a name."""
+    used = {name.lower() for name in item.relation.types}
+    fields = [unused_name(name, used) for _, name, _ in hidden]
+    listed = [*own_columns(item), *zip(fields, (node for *_, node in hidden), strict=True)]
+    relation = query.selected(Froms([item]), listed, "more")
+    more = [(of, name, field) for field, (of, name, _) in zip(fields, hidden, strict=True)]
+    return replace(item, relation=relation, hidden=(*item.hidden, *more))
 
 
 def outer_names(query: QueryTranslation, subquery: Subquery, names: Names) -> list[Name]:

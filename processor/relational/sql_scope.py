@@ -3,12 +3,12 @@
 Stars are `*`, `t.*` and COLUMNS(…), alone and within expressions.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, TypeVar
 
-from ikebana.codecs.sql_type import Struct, type_of
+from ikebana.codecs.sql_type import Map, Struct, Union, type_of
 from ikebana.processor.base.texts import suggestion
 from ikebana.processor.linear.allowed import CLOCKS
 from ikebana.processor.linear.bound_query import SqlQueryError, constant
@@ -20,6 +20,7 @@ from ikebana.processor.linear.syntax import (
     column,
     columns,
     has_subquery,
+    objects_with,
     own_nodes,
     text_of,
     tree,
@@ -81,8 +82,11 @@ class Froms:
 class Names:
     """The names that a query may use: its own, and those of the queries around it."""
 
-    def __init__(self, froms: Froms) -> None:
+    def __init__(
+        self, froms: Froms, of_alias: Callable[[Node], Node | None] | None = None
+    ) -> None:
         self.froms = froms
+        self._of_alias = of_alias
         self.aliased: dict[str, Node] = {}
         """Expressions of the select list by alias, where other clauses may use aliases."""
         self.values: list[tuple[Node, Node]] = []
@@ -186,6 +190,8 @@ class Names:
 
     def shown(self, node: Node) -> Node | None:
         """The expression of the select list with this alias, where aliases may be used."""
+        if self._of_alias is not None:
+            return self._of_alias(node)
         name, *more = node["column_names"]
         if not more and name.lower() in self.aliased:
             # An expression may use the aliases before it, and no others.
@@ -215,7 +221,8 @@ class Names:
             # A column called `key` of one table comes before the key of another table's rows.
             every = [of for item in self.froms.items for of in item.among(qualifier, hidden=among)]
             for *_, (item, which) in of_name(every, names[many - 1]):
-                return item, which, names[many:]
+                if not names[many:] or _has_fields(item.relation.type_of(which[2])):
+                    return item, which, names[many:]
         return None
 
     def hidden(self, of: str, name: str) -> Node:
@@ -237,6 +244,10 @@ class Names:
     def aliases(self) -> set[str]:
         """The aliases of its own collections."""
         return {item.alias for item in self.froms.items}
+
+
+def _has_fields(kind: str) -> bool:
+    return kind in ("JSON", "VARIANT") or isinstance(type_of(kind), Struct | Map | Union)
 
 
 def _row(froms: Froms, called: str) -> Node | None:
@@ -473,3 +484,51 @@ def _fields(star: Node, names: Names) -> list[tuple[str, Node]]:
         problem = f'"{star["relation_name"]}.*" is of a table or a struct; this is {kind}'
         raise SqlQueryError(problem, place)
     return [(name, column(alias, field, name)) for name, _ in struct.fields]
+
+
+def views_of(node: Node) -> list[Node]:
+    """The named queries of WITH."""
+    listed: list[Node] = (node.get("cte_map") or {}).get("map") or []
+    return listed
+
+
+def read_whole(query: Node, tables: Mapping[str, Table]) -> Iterator[str]:
+    """The names of tables and structs of which a query may read any column; "" is any table."""
+    # A NATURAL JOIN is by any column, and the rows of an UNPIVOT have all other columns.
+    if any(each["ref_type"] == "NATURAL" for each in objects_with(query, "ref_type")) or any(
+        each["unpivot_names"] for each in objects_with(query, "unpivot_names")
+    ):
+        yield ""
+    views = {each["key"].lower() for of in objects_with(query, "cte_map") for each in views_of(of)}
+    there = {name.lower(): table for name, table in tables.items() if name.lower() not in views}
+    every = {_qualifier(each) for each in objects_with(query, "column_name_alias")} - {""}
+    for select in objects_with(query, "select_list"):
+        items = [*objects_with(select["from_table"], "column_name_alias", "subquery")]
+        columns_there = {
+            name.lower()
+            for each in items
+            if not each["column_name_alias"]
+            for name in getattr(there.get(each.get("table_name", "").lower()), "types", ())
+        }
+        joins = objects_with(select["from_table"], "join_type", "subquery")
+        if any(each["join_type"] in ("SEMI", "ANTI") for each in joins):
+            # Their right has no names behind ON.
+            columns_there = set()
+        for part, value in select.items():
+            shown = set() if part == "from_table" else columns_there
+            for each in own_nodes(value if part != "cte_map" else None):
+                (name, *more) = each.get("column_names", ("",))
+                if each["class"] == "STAR":
+                    of = each["relation_name"].lower()
+                    yield from [of] if of else map(_qualifier, items)
+                elif each["class"] == "POSITIONAL_REFERENCE":
+                    yield ""
+                # The name of a table alone is a struct of its columns.
+                elif not more and name.lower() in every and name.lower() not in shown:
+                    yield name.lower()
+
+
+def _qualifier(item: Node) -> str:
+    """The qualifier of the columns of an item of FROM; empty if it has none in the query."""
+    called: str = item["alias"] or item.get("table_name") or ""
+    return called.lower()

@@ -56,7 +56,7 @@ from ikebana.processor.relational.outer_joins import (
 )
 from ikebana.processor.relational.recursion import RecursionLimits, recurring, recursive
 from ikebana.processor.relational.sql_refusals import refuse_before, refuse_now
-from ikebana.processor.relational.sql_scope import Froms, Names, no_table
+from ikebana.processor.relational.sql_scope import Froms, Names, no_table, read_whole, views_of
 from ikebana.processor.relational.windows import FromCall, WindowCall
 
 NamedQueries = Mapping[str, "NamedQuery"]
@@ -129,7 +129,7 @@ class Subquery(NamedTuple):
     def within(self, node: Node, more: NamedQueries = NO_VIEWS) -> "Subquery":
         """A query that may name the same views, and more."""
         query = Subquery(node, {**self.views, **more})
-        for each in _views_of(node):
+        for each in views_of(node):
             # A view may read the views before it.
             view = NamedQuery(query.within(each["value"]["query_node"]), each["value"]["aliases"])
             query = Subquery(node, {**query.views, each["key"].lower(): view})
@@ -180,7 +180,7 @@ class QueryTranslation:
         self._aliases: set[str] = set()
         self._one: Table | None = None
         named = [each["column_names"] for each in nodes(node) if each["class"] == "COLUMN_REF"]
-        self.has_stars = _has_stars(node, {names[0].lower() for names in named if not names[1:]})
+        self._whole: set[str] = set()
         self._mentioned = {name.lower() for names in named for name in names}
         for using in objects_with(node, "using_columns"):
             self._mentioned |= {name.lower() for name in using["using_columns"]}
@@ -199,6 +199,7 @@ class QueryTranslation:
         column may be called `key` too, binding is tried without key columns as well.
         """
         self.tables = dict(self._tables(written))
+        self._whole = set(read_whole(self._node, self.tables))
         self._refuse_alike()
         problems = []
         for with_keys in [True, False] if self.mentions_key else [False]:
@@ -212,6 +213,11 @@ class QueryTranslation:
             else:
                 return
         raise self._of_windows(self._placed(problems[0]))
+
+    @property
+    def has_stars(self) -> bool:
+        """Whether it reads all columns of a table."""
+        return bool(self._whole)
 
     def _placed(self, error: SqlQueryError) -> SqlQueryError:
         """The error of a frame with the place of the call, which DuckDB does not say."""
@@ -370,9 +376,9 @@ class QueryTranslation:
         used: set[str] = set()
         for item in items:
             for of, name, each in item.columns:
-                is_key = name == KEY
-                is_mentioned = self.mentions_key if is_key else name.lower() in self._mentioned
-                is_read = (self.has_stars and not is_key) or is_mentioned
+                is_key, words = name == KEY, {of.lower(), name.lower(), ""}
+                is_whole = not self._whole.isdisjoint(words) or name.lower() in self._mentioned
+                is_read = self.mentions_key if is_key else is_whole
                 if not is_read or (only is not None and (item.alias, each) not in only):
                     continue
                 plain = "key" if is_key else name
@@ -525,22 +531,6 @@ class QueryTranslation:
             raise SqlQueryError(str(error), place) from None
 
 
-def _has_stars(query: Node, names: Collection[str]) -> bool:
-    """Whether a query, which has these names without a qualifier, may read any column."""
-    return (
-        any(each["class"] in ("STAR", "POSITIONAL_REFERENCE") for each in nodes(query))
-        # A NATURAL JOIN is by any column.
-        or any(each["ref_type"] == "NATURAL" for each in objects_with(query, "ref_type"))
-        # The rows of an UNPIVOT have all other columns.
-        or any(each["unpivot_names"] for each in objects_with(query, "unpivot_names"))
-        # The name of a table alone is a struct of its columns.
-        or any(
-            (each.get("alias") or each.get("table_name", "")).lower() in names
-            for each in objects_with(query, "column_name_alias")
-        )
-    )
-
-
 def _begin_of_query(node: Node) -> int | None:
     """The place of the first select list of a query."""
     first = next(objects_with(node, "select_list"), None)
@@ -567,11 +557,6 @@ def children(node: Node) -> list[Node]:
     return node.get("children") or [node["left"], node["right"]]
 
 
-def _views_of(node: Node) -> list[Node]:
-    listed: list[Node] = (node.get("cte_map") or {}).get("map") or []
-    return listed
-
-
 def named_tables(value: Any, views: Collection[str] = ()) -> Iterator[Node]:
     """Table references anywhere in a query, in the order of the text, without those to views.
 
@@ -582,7 +567,7 @@ def named_tables(value: Any, views: Collection[str] = ()) -> Iterator[Node]:
             yield from named_tables(item, views)
     elif isinstance(value, dict):
         there = set(views)
-        for view in _views_of(value):
+        for view in views_of(value):
             itself = {view["key"].lower(), recurring(view["key"])}
             is_recursive = view["value"]["query_node"]["type"] == "RECURSIVE_CTE_NODE"
             yield from named_tables(view["value"], there | itself if is_recursive else there)

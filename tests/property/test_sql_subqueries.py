@@ -176,6 +176,18 @@ SHAPES = {
         "SELECT t.a, (SELECT t.a + 1) AS n FROM t",
         "SELECT t.a FROM t WHERE (SELECT count(*) FROM u WHERE u.a IS NOT DISTINCT FROM t.a) > 1",
     ),
+    "with aliases of the select list": (
+        "SELECT a + 1 AS k, (SELECT max(d) FROM u WHERE u.a < k) AS m FROM t",
+        "SELECT t.a + z.a AS k FROM t, u z WHERE EXISTS (SELECT 1 FROM u WHERE u.d = k)",
+        "SELECT a, count(*) AS n, (SELECT max(d) FROM u WHERE u.a < n) AS m FROM t GROUP BY a",
+        "SELECT a + 1 AS k FROM t GROUP BY k HAVING EXISTS (SELECT 1 FROM u WHERE u.d = k)",
+    ),
+    "with a column of the name of a table around": (
+        "SELECT d.a, (SELECT max(u.d) FROM u WHERE u.a = d.a) AS m FROM t d",
+        "SELECT d.a, (SELECT max(z.d) FROM (SELECT * FROM u) z WHERE z.a > d.a) AS m FROM t d",
+        "SELECT e.f FROM t d, (SELECT a AS f FROM u) e WHERE EXISTS (SELECT 1 FROM "
+        "(SELECT {'f': d} AS e FROM u) z WHERE d.a = e.f)",
+    ),
     "LATERAL": (
         "SELECT t.a, z.m FROM t, LATERAL (SELECT max(d) AS m FROM u WHERE u.a = t.a) z",
         "SELECT t.a, z.n FROM t, LATERAL (SELECT count(*) AS n FROM u WHERE u.d < t.a) z",

@@ -212,6 +212,9 @@ SHAPES = {
     "a table's name alone is a struct of its columns": (
         "SELECT x.a, u FROM t x LEFT JOIN u ON x.a = u.a",
         "SELECT a, list(u ORDER BY d, e, g) AS l FROM u GROUP BY a HAVING max(u) IS NOT NULL",
+        "SELECT u, c FROM (SELECT a, e FROM u) u LEFT JOIN t ON t.a = u.a",
+        "WITH u AS (SELECT a, d AS t FROM u) SELECT u, t FROM u LEFT JOIN t ON t.a = u.a",
+        "SELECT c FROM t c SEMI JOIN (SELECT a, d AS c FROM u) u ON c.a = u.a",
         # It comes before a column of a query around.
         "SELECT b, (SELECT count(c) FROM u c WHERE c.a = t.a AND c.a > 1) AS n FROM t",
     ),

@@ -101,6 +101,27 @@ def test_conditions_over_what_an_outer_join_keeps_are_tested_before_it(
     assert set(first.where) == before
 
 
+@pytest.mark.parametrize(
+    ("query", "kept"),
+    [
+        ("SELECT t, d FROM t LEFT JOIN u ON t.a = u.a", "a t u_a d"),
+        ("SELECT * FROM (SELECT b, d FROM t LEFT JOIN u ON t.a = u.a) v", "a b t u_a d"),
+        ("SELECT u.*, b FROM t LEFT JOIN u ON t.a = u.a", "a b t u_a d e"),
+        ("SELECT u, b FROM t LEFT JOIN u ON t.a = u.a", "a b t u_a d e"),
+    ],
+)
+def test_an_outer_join_has_only_columns_that_are_read(query: str, kept: str) -> None:
+    """A column may have the name of its table, and a star is of the tables of its own FROM."""
+    tables = {
+        "t": dict.fromkeys(("a", "b", "t", "c"), "BIGINT"),
+        "u": dict.fromkeys(("a", "d", "e"), "BIGINT"),
+    }
+    operators = plan_of(tables, {"view": query}).operators
+    joined = next(each for each in operators if isinstance(each, DeltaJoin))
+
+    assert [name for name, _ in joined.select] == kept.split()
+
+
 def test_groups_are_a_reduction() -> None:
     reduce, linear = made("SELECT c, sum(b) AS total FROM t GROUP BY c HAVING count(*) > 1")
 
@@ -327,6 +348,11 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         (
             "SELECT CASE WHEN 1 IN (SELECT (SELECT max(a))) THEN 2 END AS x FROM t",
             "an aggregate in a subquery that reads columns of the query around alone is an aggre",
+        ),
+        (
+            "SELECT c, histogram(a, [a, 7]) AS h FROM t GROUP BY c",
+            "line 1, column 11: all arguments of histogram() but the first are constants; "
+            "list_value(a, 7) is none",
         ),
         ("SELECT arg_max(a, b, 2 ORDER BY a) AS x FROM t", "arg_max(x, y, n) has no ORDER BY"),
         (
