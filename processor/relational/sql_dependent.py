@@ -378,6 +378,8 @@ def _pair(condition: Node, scope: FromScope, names: Names) -> tuple[Node, Node] 
             and not any(has_column(scope, each) for each in around)
             and all(has_column(scope, each) for each in inner)
             and all(names.meant(each) is not None for each in around)
+            # An alias may be that of a constant.
+            and columns(names.resolved(one))
         ):
             return one, other
     return None

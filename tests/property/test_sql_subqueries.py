@@ -181,6 +181,7 @@ SHAPES = {
         "SELECT t.a + z.a AS k FROM t, u z WHERE EXISTS (SELECT 1 FROM u WHERE u.d = k)",
         "SELECT a, count(*) AS n, (SELECT max(d) FROM u WHERE u.a < n) AS m FROM t GROUP BY a",
         "SELECT a + 1 AS k FROM t GROUP BY k HAVING EXISTS (SELECT 1 FROM u WHERE u.d = k)",
+        "SELECT 1 AS k, a, (SELECT max(d) FROM u WHERE u.a = k) AS m FROM t",
     ),
     "with a column of the name of a table around": (
         "SELECT d.a, (SELECT max(u.d) FROM u WHERE u.a = d.a) AS m FROM t d",
