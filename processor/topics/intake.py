@@ -390,15 +390,15 @@ class Intake:
                     # Its message may have overtaken the one with its old row.
                     parts = (ordered(part, descending=False) for part in sequence)
                     decoded.sequences[index] = b"".join(parts)
+                elif before is not None and kind == "upsert":
+                    decoded.before[index] = crc32(before)
                 elif before is not None and outcome[-1].kind == "upsert":
                     # After a delete by a changed key, no row shows which columns are new.
-                    image = before if kind == "upsert" else without_nulls(before)
-                    decoded.before[index] = crc32(image)
+                    decoded.before[index] = crc32(without_nulls(before))
                 elif replaces and (
                     self._compares if kind == "delete" else self._may_have_moved(message)
                 ):
-                    # Postgres fills unknown columns of a deleted row, so its image proves only
-                    # that there was one.
+                    # Postgres fills images of deleted rows: they prove only that one was there.
                     decoded.before[index] = SOME_ROW
                 if absent:
                     assert after is not None, "a partial image is one"
