@@ -51,7 +51,17 @@ from ikebana.processor.kernels import hold, reduce, window_functions
 from ikebana.processor.kernels.layout import operator_part
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.window_functions import Window
-from ikebana.processor.kernels.window_values import ALL, CURRENT, Frame, FrameBound, WindowFunction
+from ikebana.processor.kernels.window_values import (
+    ALL,
+    CURRENT,
+    End,
+    Frame,
+    FrameAggregate,
+    FrameBound,
+    Offset,
+    Ranking,
+    WindowFunction,
+)
 
 Result = TypeVar("Result")
 
@@ -271,32 +281,28 @@ class _Measured(NamedTuple):
     most: int = 0
 
 
-_NEAR = FrameBound("preceding", 100), FrameBound("preceding", at="from")
+_NEAR = FrameBound("preceding", 100), FrameBound("preceding", "from")
 _ANYWHERE = (("a row anywhere", _anywhere),)
 _OF_HEAD = (*_ANYWHERE, ("a row among the first 5", _head))
 _WINDOWS = {
     "sum from the beginning": _Measured(
-        (WindowFunction("w", "sum", "x"),), (("a new last row", _last),)
+        (FrameAggregate(Aggregate("w", "sum", "x")),), (("a new last row", _last),)
     ),
-    "max from the beginning": _Measured((WindowFunction("w", "max", "x"),), _ANYWHERE),
+    "max from the beginning": _Measured((FrameAggregate(Aggregate("w", "max", "x")),), _ANYWHERE),
     "sum ROWS 100 PRECEDING": _Measured(
-        (WindowFunction("w", "sum", "x", frame=Frame("rows", _NEAR[0])),), _ANYWHERE
+        (FrameAggregate(Aggregate("w", "sum", "x"), frame=Frame("rows", _NEAR[0])),), _ANYWHERE
     ),
     "sum RANGE 100 PRECEDING": _Measured(
-        (WindowFunction("w", "sum", "x", frame=Frame("range", _NEAR[1])),), _ANYWHERE
+        (FrameAggregate(Aggregate("w", "sum", "x"), frame=Frame("range", _NEAR[1])),), _ANYWHERE
     ),
-    "row_number": _Measured(
-        (WindowFunction("w", "row_number"),), (("a row moves by 10 places", _moved),)
-    ),
-    "row_number up to 10": _Measured((WindowFunction("w", "row_number"),), _OF_HEAD, most=10),
-    "rank up to 10": _Measured((WindowFunction("w", "rank"),), _OF_HEAD, most=10),
-    "lag, lead": _Measured(
-        (WindowFunction("w", "lag", "x"), WindowFunction("v", "lead", "x")), _ANYWHERE
-    ),
+    "row_number": _Measured((Ranking("row_number"),), (("a row moves by 10 places", _moved),)),
+    "row_number up to 10": _Measured((Ranking("row_number"),), _OF_HEAD, most=10),
+    "rank up to 10": _Measured((Ranking("rank"),), _OF_HEAD, most=10),
+    "lag, lead": _Measured((Offset("lag", "x"), Offset("lead", "x")), _ANYWHERE),
     "first_value, last_value": _Measured(
         (
-            WindowFunction("w", "first_value", "x"),
-            WindowFunction("v", "last_value", "x", frame=Frame("rows", CURRENT, ALL)),
+            End("first_value", "x"),
+            End("last_value", "x", frame=Frame("rows", CURRENT, ALL)),
         ),
         _ANYWHERE,
     ),
@@ -342,7 +348,9 @@ def _window(
 
     def run(diffs: dict[tuple[int, int], int]) -> int:
         time = len(shard.costs)
-        updates = [KeyedUpdate(b"0", _ordered(*row), time, diff) for row, diff in diffs.items()]
+        updates = [
+            KeyedUpdate(b"0", _ordered(window, *row), time, diff) for row, diff in diffs.items()
+        ]
 
         def step(store: Store) -> int:
             part, interval = operator_part(store, "window view"), Interval(time, time + 1)
@@ -365,9 +373,10 @@ def _window(
     return loaded, costs
 
 
-def _ordered(at: int, x: int) -> bytes:
-    row = {"from": {"o0": at - 200}, "o": {"o0": at}, "r": {"at": at, "x": x}, "x": x}
-    return canonical.encode(row)
+def _ordered(window: Window, at: int, x: int) -> bytes:
+    values = {"from": {"o0": at - 200}, "x": x}
+    arguments = {f"a{number}": values[name] for name, number in window.fields.items()}
+    return canonical.encode({"o": {"o0": at}, "r": {"at": at, "x": x}, **arguments})
 
 
 def _in_batches(updates: Iterator[KeyedUpdate], size: int) -> Iterator[list[KeyedUpdate]]:

@@ -15,13 +15,15 @@ from typing import Any, Literal, NamedTuple
 from ikebana.processor.base.texts import counted, printable
 from ikebana.processor.explain.words import lines_of, listed, one_line, step_lines, steps_lines
 from ikebana.processor.kernels.window_values import (
-    ENDS,
-    OFFSETS,
-    PATTERN,
-    RANKS,
-    SIZED,
+    End,
     Frame,
+    FrameAggregate,
     FrameBound,
+    InOwnOrder,
+    NumberOrSql,
+    Offset,
+    Ranking,
+    RowPattern,
     WindowFunction,
 )
 from ikebana.processor.linear.expressions import parse
@@ -437,7 +439,7 @@ def _windows_state(operator: WindowFunctions) -> str:
     groups: dict[str, list[str]] = {}
     for function in operator.functions:
         words, _ = _touched(function)
-        groups.setdefault(words, []).append(function.kind)
+        groups.setdefault(words, []).append(_name_of(function))
     said = "; ".join(
         f"{words} ({listed(dict.fromkeys(kinds))})" for words, kinds in groups.items()
     )
@@ -459,26 +461,29 @@ def rows_touched(operator: WindowFunctions) -> float:
 
 
 def _touched(function: WindowFunction) -> tuple[str, float]:
-    frame, kind = function.frame, function.kind
-    if function.is_of_row and (function.is_of_frame or kind in OFFSETS):
-        return _of_row(function)
-    if kind in SIZED:
-        is_tile = kind == "ntile" and not function.number_by
-        borders = function.number - 1 if is_tile else PARTITION
-        return "all rows if their number changes", min(_MOVED, borders / 3)
-    if kind in RANKS:
-        return "the rows between its old place and its new one, or up to the end", _MOVED
-    if kind in OFFSETS:
-        # At the old place and at the new one.
-        return f"{function.number} beside it", 2.0 * function.number
-    if kind == PATTERN:
-        return "the rows of the matches around it", 2 * _MATCH
-    is_of_one = function.aggregate is None or kind in ("min", "max")
+    match function:
+        case Ranking(kind=kind, number=number) if kind.is_of_size:
+            is_tile = function.name == "ntile" and isinstance(number, int)
+            borders = int(number) - 1 if is_tile else PARTITION
+            return "all rows if their number changes", min(_MOVED, borders / 3)
+        case Ranking():
+            return "the rows between its old place and its new one, or up to the end", _MOVED
+        case Offset(number=int(number)):
+            # At the old place and at the new one.
+            return f"{number} beside it", 2.0 * number
+        case Offset():
+            return "all rows", _OF_ONE
+        case RowPattern():
+            return "the rows of the matches around it", 2 * _MATCH
+        case _ if function.is_of_row:
+            return _of_row(function)
+    frame = function.frame
+    is_of_one = not isinstance(function, FrameAggregate) or function.kind.is_extreme
     if frame.is_whole:
         return "all rows if the value changes", _OF_ONE if is_of_one else PARTITION
     if frame.is_prefix or frame.is_suffix:
         return _of_open_end(function)
-    if kind in ENDS and frame.unit != "range":
+    if not isinstance(function, FrameAggregate) and frame.unit != "range":
         # A row that comes or goes moves the place that the value is taken from.
         return _IN_FRAMES, max(_OF_ONE, _of_frames(frame))
     return (_IN_FRAMES, _OF_ONE) if is_of_one else (_IN_FRAMES, _of_frames(frame))
@@ -495,51 +500,81 @@ def _of_frames(frame: Frame) -> float:
     return 2.0 * max(rows, 0)
 
 
-def _of_row(function: WindowFunction) -> tuple[str, float]:
+def _of_row(function: InOwnOrder | End | FrameAggregate) -> tuple[str, float]:
     """Which rows change, and how many, if rows with one frame have values of their own."""
     frame = function.frame
     is_open = frame.is_prefix or frame.is_suffix
-    if not function.is_of_frame or frame.is_whole or frame.is_of_row:
+    if frame.is_whole or frame.is_of_row:
         words = "all rows"
     elif is_open:
         words = f"the rows {'behind' if frame.is_prefix else 'before'} it"
     else:
         words = _IN_FRAMES
-    if function.aggregate is not None:
-        return words, _BEHIND / 5
-    if function.kind not in RANKS:
-        return words, _OF_ONE
-    # Half of the others are behind a row in the order of the call.
-    return words, _MOVED if is_open else _of_frames(frame) / 2
+    match function:
+        case FrameAggregate():
+            return words, _BEHIND / 5
+        case InOwnOrder(function=Ranking()):
+            # Half of the others are behind a row in the order of the call.
+            return words, _MOVED if is_open else _of_frames(frame) / 2
+    return words, _OF_ONE
 
 
-def _of_open_end(function: WindowFunction) -> tuple[str, float]:
+def _of_open_end(function: InOwnOrder | End | FrameAggregate) -> tuple[str, float]:
     """Which rows change, and how many, for frames that reach to one end of the partition."""
     frame = function.frame
-    if function.aggregate is None:
-        near = frame.end if function.kind == "last_value" else frame.start
+    if not isinstance(function, FrameAggregate):
+        near = frame.end if _name_of(function) == "last_value" else frame.start
         return "those whose value it is", 0.0 if near.side == "current" else _OF_ONE
     side = "behind" if frame.is_prefix else "before"
-    if function.kind in ("min", "max"):
+    if function.kind.is_extreme:
         return f"the rows {side} it up to one with the same value", _OF_ONE
     return f"the rows {side} it", _BEHIND
 
 
 def _distance(bound: FrameBound, *, is_start: bool) -> int:
-    away = bound.offset if bound.side == "following" else -bound.offset
-    return -away if is_start else away
+    away = bound.away if isinstance(bound.away, int) else 0
+    return -away if (bound.side == "following") == is_start else away
+
+
+def _name_of(function: WindowFunction) -> str:
+    """The name of what is called."""
+    match function:
+        case InOwnOrder():
+            return function.function.name
+        case FrameAggregate():
+            return function.aggregate.kind
+        case RowPattern():
+            return "pattern"
+    return function.name
 
 
 def _call(function: WindowFunction) -> str:
-    number = str(function.number) if function.kind in (*OFFSETS, "nth_value", "ntile") else ""
-    number = one_line(function.number_by) or number
-    arguments = [one_line(function.argument), number, one_line(function.default)]
-    arguments.append(one_line(function.pattern))
-    way = " DESC" * function.is_descending
-    order = f" ORDER BY {one_line(function.within)}{way}" if function.within else ""
-    nulls = " IGNORE NULLS" * function.ignores_nulls
-    call = f"{function.kind}({', '.join(filter(None, arguments))}{order}{nulls})"
-    return " ".join([call, *_frame(function.frame)])
+    inner, order, frame = function, "", Frame()
+    if isinstance(function, InOwnOrder | End | FrameAggregate):
+        frame = function.frame
+    if isinstance(function, InOwnOrder):
+        inner = function.function
+        order = f" ORDER BY {one_line(function.by)}{' DESC' * function.is_descending}"
+    arguments = ", ".join(one_line(str(each)) for each in _arguments(inner) if each != "")
+    nulls = " IGNORE NULLS" * (isinstance(inner, Offset | End) and inner.ignores_nulls)
+    return " ".join([f"{_name_of(inner)}({arguments}{order}{nulls})", *_frame(frame)])
+
+
+def _arguments(function: WindowFunction) -> tuple[NumberOrSql, ...]:
+    match function:
+        case Ranking("ntile", number):
+            return (number,)
+        case Offset():
+            return function.argument, function.number, function.default
+        case End("nth_value"):
+            return function.argument, function.number
+        case End():
+            return (function.argument,)
+        case FrameAggregate(aggregate=aggregate):
+            return (aggregate.field,)
+        case RowPattern():
+            return function.argument, function.pattern
+    return ()
 
 
 def _frame(frame: Frame) -> Iterator[str]:
@@ -556,7 +591,7 @@ def _bound(bound: FrameBound, to: str) -> str:
         return f"UNBOUNDED {to}"
     if bound.side == "current":
         return "CURRENT ROW"
-    return f"{one_line(bound.at) if bound.at else bound.offset} {bound.side.upper()}"
+    return f"{one_line(str(bound.away))} {bound.side.upper()}"
 
 
 _WRITTEN: Mapping[type, Callable[[Any], list[str]]] = {

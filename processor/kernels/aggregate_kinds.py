@@ -61,6 +61,11 @@ class AggregateKind:
         """Whether it adds numbers that need not be finite."""
         return self.takes in ("number", "pair")
 
+    @property
+    def is_extreme(self) -> bool:
+        """Whether it is the least or the greatest value."""
+        return self.result is _extreme
+
 
 NOT_FINITE = (NAN, INFINITY, f"-{INFINITY}")
 """How numbers are spelled that are not finite."""

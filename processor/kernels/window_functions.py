@@ -2,9 +2,9 @@
 
 The input is a collection of (key, row), where the key is that of the partition, and a row is
 canonical JSON of an object with `o`, by which rows are ordered, `r`, the row that shows, and
-arguments; the output is the collection of (key, {row, w0, w1, …}) with the value of each function.
-Rows of equal order are sorted by `r`; each copy of a row has a separate position.  A row with a
-count of zero or below is not there.
+arguments `a0` and so on; the output is the collection of (key, {row, w0, w1, …}) with the value of
+each function.  Rows of equal order are sorted by `r`; each copy of a row has a separate position.
+A row with a count of zero or below is not there.
 
 The store has the rows in order (`stretches`), each with its values as they were emitted.  At each
 time at which rows change, the values of all rows that the change may reach (`Renewal`) are
@@ -23,8 +23,8 @@ maximum is the same as before at one row behind the changes, it is the same at a
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -58,19 +58,16 @@ from ikebana.processor.kernels.stretches import (
     entry_of,
 )
 from ikebana.processor.kernels.window_values import (
-    PATTERN,
-    RANKS,
-    SIZED,
-    SummedArgument,
+    End,
+    FrameAggregate,
+    Offset,
+    PresentValues,
+    Ranking,
+    RowPattern,
+    RowPositions,
     WindowFunction,
-    WindowValues,
-    summed_of,
+    WindowRows,
 )
-
-Renew = Callable[[int], bool]
-"""Renews the value of a row at a position, and says whether it has stayed the same."""
-Reach = Callable[[WindowFunction, int, int, int], tuple[int, int]]
-"""Makes positions that concern the value at a row of its position and those that decide it."""
 
 
 class RowChange(NamedTuple):
@@ -92,82 +89,93 @@ class RowChange(NamedTuple):
 
 
 class Renewal:
-    """Renews the values that changes, in the order of their places, may have made different.
+    """Renews the values of a function that changes may have made different.
 
-    `end` is the position up to which rows show.
+    The changes are in the order of their places, and `end` is the position up to which rows show.
+    `renew` renews the value at a position, and says whether it has stayed the same.
     """
 
-    def __init__(self, values: WindowValues, changes: Sequence[RowChange], end: int) -> None:
-        self._values, self._changes, self._end = values, changes, end
+    def __init__(
+        self,
+        function: WindowFunction,
+        rows: WindowRows,
+        changes: Sequence[RowChange],
+        end: int,
+        renew: Callable[[int], bool],
+    ) -> None:
+        self._function, self._rows, self._end = function, rows, end
+        self._changes, self._renew = changes, renew
         self._is_grown = sum(change.more for change in changes) != 0
+        # A frame that begins or ends some rows away moves with the rows that come and go between.
+        self._shifts = not isinstance(function, _OF_PARTITION) and function.frame.unit != "range"
 
-    def renew(self, function: WindowFunction, renew: Renew) -> None:
-        """Renew the values of a function where they may differ."""
-        frame, kind = function.frame, function.kind
-        if kind == PATTERN:
-            for at in self._values.matches[function]:
-                renew(at)
-        elif kind in SIZED and not function.within and self._is_grown:
-            for at in range(self._end):
-                renew(at)
-        elif function.is_of_row and function.is_of_frame:
-            self._near(function, renew)
-        elif function.is_of_frame and frame.is_whole:
-            self._everywhere(renew)
-        elif kind in RANKS:
-            self._from_begin(function, renew)
-        elif function.aggregate is None or frame.exclude:
-            self._near(function, renew)
-        elif frame.is_prefix:
-            self._from_begin(function, renew)
-        elif frame.is_suffix:
-            self._up_to_end(function, renew)
-        else:
-            self._near(function, renew)
+    def run(self) -> None:
+        """Renew the values."""
+        match self._function:
+            case RowPattern() as function:
+                for at in self._rows.matches[function]:
+                    self._renew(at)
+            case Ranking() as rank if rank.kind.is_of_size and self._is_grown:
+                for at in range(self._end):
+                    self._renew(at)
+            case Ranking():
+                self._from_begin()
+            case Offset():
+                self._near()
+            case function if function.is_of_row:
+                self._near()
+            case function if function.frame.is_whole:
+                self._everywhere()
+            case FrameAggregate(frame=frame) if frame.is_prefix and not frame.exclude:
+                self._from_begin()
+            case FrameAggregate(frame=frame) if frame.is_suffix and not frame.exclude:
+                self._up_to_end()
+            case _:
+                self._near()
 
-    def _everywhere(self, renew: Renew) -> None:
+    def _everywhere(self) -> None:
         """All rows have one value: if it is the same at one of them, it is the same at all."""
         for at in range(self._end):
-            if renew(at):
+            if self._renew(at):
                 return
 
-    def _near(self, function: WindowFunction, renew: Renew) -> None:
+    def _near(self) -> None:
         """The rows with a change in their reach."""
         done = 0
         for change in self._changes:
-            if self._is_before(function, change):
+            if self._is_before(change):
                 continue
             # A removed row may have been in frames that now end before its place.
             more = 0 if change.is_new else 1
-            begin = self._ending_behind(_outer, function, change.at - more)
-            end = self._beginning_behind(_outer, function, change.behind - 1 + more)
+            begin = self._ending_behind(self._outer, change.at - more)
+            end = self._beginning_behind(self._outer, change.behind - 1 + more)
             for at in range(max(begin, done), end):
-                renew(at)
+                self._renew(at)
             done = max(done, end)
 
-    def _is_before(self, function: WindowFunction, change: RowChange) -> bool:
-        """Whether a change lies behind the frames of all rows so far."""
+    def _is_before(self, change: RowChange) -> bool:
+        """Whether a change lies behind the rows that decide the values of all rows."""
+        function = self._function
+        if not isinstance(function, End) or not isinstance(function.number, int):
+            return False
         frame = function.frame
-        if function.kind not in ("first_value", "nth_value") or not frame.is_prefix:
+        if not frame.is_prefix or frame.exclude or frame.is_of_row or function.ignores_nulls:
             return False
-        if function.ignores_nulls or frame.exclude or function.is_of_row or function.within:
-            return False
-        if frame.end.side == "preceding" and frame.unit != "range":
+        if function.name == "last_value" or (frame.end.side == "preceding" and self._shifts):
             # Rows behind the first ones move the end of frames that had none of these.
             return False
         moved = sum(each.more for each in self._changes if each.at < change.at)
         return min(change.at, change.at - moved) >= function.number
 
-    def _from_begin(self, function: WindowFunction, renew: Renew) -> None:
+    def _from_begin(self) -> None:
         """Frames that begin with the partition."""
         changes, size = self._changes, len(self._changes)
-        deltas = self._deltas(function)
+        deltas = self._deltas()
         next_one = 0
         while next_one < size:
-            change = changes[next_one]
-            begin = self._ending_behind(_outer, function, change.at - 1)
+            begin = self._ending_behind(self._outer, changes[next_one].at - 1)
             if deltas is None:
-                next_one = self._until_same(function, renew, begin, next_one)
+                next_one = self._until_same(begin, next_one)
                 continue
             total = deltas[next_one]
             while _is_any(total) and next_one + 1 < size:
@@ -175,126 +183,131 @@ class Renewal:
                 total += deltas[next_one]
             end = self._end
             if not _is_any(total):
-                end = self._ending_behind(_inner, function, changes[next_one].behind)
+                end = self._ending_behind(self._inner, changes[next_one].behind)
             for at in range(begin, end):
-                renew(at)
+                self._renew(at)
             next_one += 1
 
-    def _until_same(self, function: WindowFunction, renew: Renew, begin: int, change: int) -> int:
+    def _until_same(self, begin: int, change: int) -> int:
         """Renew from a change on until a value is the same; return the change that comes next."""
-        changes = self._changes
-        can_stop = not _counts_values(function)
+        changes, can_stop = self._changes, self._can_stop
         for at in range(begin, self._end):
-            is_same = renew(at)
-            reached = _inner(function, at, *self._reach(function, at))[1]
+            is_same = self._renew(at)
+            reached = self._inner(at)[1]
             while change + 1 < len(changes) and changes[change + 1].at <= reached:
                 change += 1
             if is_same and can_stop and reached > changes[change].behind:
                 return change + 1
         return len(changes)
 
-    def _up_to_end(self, function: WindowFunction, renew: Renew) -> None:
+    def _up_to_end(self) -> None:
         """Frames that end with the partition."""
         first, last = self._changes[0], self._changes[-1]
-        deltas = self._deltas(function)
-        end = self._beginning_behind(_outer, function, last.behind)
-        begin = self._beginning_behind(_inner, function, first.at - 1)
+        deltas = self._deltas()
+        end = self._beginning_behind(self._outer, last.behind)
+        begin = self._beginning_behind(self._inner, first.at - 1)
         if deltas is not None:
             total = deltas[0]
             for delta in deltas[1:]:
                 total += delta
             for at in range(0 if _is_any(total) else begin, end):
-                renew(at)
+                self._renew(at)
             return
-        can_stop = not _counts_values(function)
+        can_stop = self._can_stop
         for at in range(end - 1, -1, -1):
-            if renew(at) and can_stop and at < begin:
+            if self._renew(at) and can_stop and at < begin:
                 return
 
-    def _deltas(self, function: WindowFunction) -> list[Sums] | None:
-        """The sums that each change adds; None if a change has no such sums."""
-        if function.kind == "dense_rank":
-            return list(self._of_groups())
-        deltas = [self._values.delta(function, each.row, each.more) for each in self._changes]
-        sums = [each for each in deltas if each is not None]
-        return sums if len(sums) == len(deltas) else None
+    @property
+    def _can_stop(self) -> bool:
+        """Whether a value that is the same says that those of other rows are the same, too."""
+        function = self._function
+        assert isinstance(function, FrameAggregate), "others have sums"
+        return function.kind.user_class is None and not function.aggregate.is_of_set
 
-    def _of_groups(self) -> Iterator[Sums]:
-        """How many groups each change adds; the first change of a group counts for it."""
-        more: dict[bytes, int] = {}
-        for change in self._changes:
-            more[change.row.order] = more.get(change.row.order, 0) + change.more
-        for change in self._changes:
-            added = more.pop(change.row.order, None)
-            if added is None:
-                yield Sums()
-                continue
-            begin, end = self._values.rows.peers(change.row.order)
-            yield Sums((end > begin) - (end - begin > added))
+    def _deltas(self) -> list[Sums] | None:
+        """The sums that each change adds; None if the function has no such sums."""
+        function, changes = self._function, self._changes
+        if isinstance(function, Ranking):
+            if function.kind.counts_groups:
+                return list(_of_groups(self._rows, changes))
+            return [Sums(change.more) for change in changes]
+        assert isinstance(function, FrameAggregate), "others are renewed near changes"
+        if function.lists_values or function.kind.is_extreme:
+            return None
+        if (summed := function.summed) is None:
+            return [Sums(change.more) for change in changes]
+        return [self._rows.sums(summed, each.row.alone).times(each.more) for each in changes]
 
-    def _reach(self, function: WindowFunction, at: int) -> tuple[int, int]:
-        row, _ = self._values.rows.at(at)
-        return self._values.reach(function, at, row)
+    def _outer(self, at: int) -> RowPositions:
+        """The positions where a change may make the value at a row another one."""
+        begin, end = self._reach(at)
+        return (min(begin, at), max(end, at + 1)) if self._shifts else (begin, end)
 
-    def _ending_behind(self, reach: Reach, function: WindowFunction, position: int) -> int:
+    def _inner(self, at: int) -> RowPositions:
+        """The positions where all that a change does to a frame is to add or remove its rows."""
+        begin, end = self._reach(at)
+        return (max(begin, at), min(end, at + 1)) if self._shifts else (begin, end)
+
+    def _reach(self, at: int) -> RowPositions:
+        return self._function.reach(self._rows, at, self._rows.row(at))
+
+    def _ending_behind(self, reach: Callable[[int], RowPositions], position: int) -> int:
         """The first position of a row with a reach that ends behind a position."""
-        return self._first(
-            lambda at: reach(function, at, *self._reach(function, at))[1] > position, position
-        )
+        return _first(lambda at: reach(at)[1] > position, position, self._end)
 
-    def _beginning_behind(self, reach: Reach, function: WindowFunction, position: int) -> int:
+    def _beginning_behind(self, reach: Callable[[int], RowPositions], position: int) -> int:
         """The first position of a row with a reach that begins behind a position."""
-        return self._first(
-            lambda at: reach(function, at, *self._reach(function, at))[0] > position, position
-        )
-
-    def _first(self, holds: Callable[[int], bool], near: int) -> int:
-        """The first position for which a condition holds, which then holds for all behind it.
-
-        It is usually near another one, so the search begins there, in steps that double.
-        """
-        low, high, step = 0, self._end, 1
-        at = min(max(near, 0), high - 1)
-        while low <= at < high:
-            if holds(at):
-                high, at = at, at - step
-            else:
-                low, at = at + 1, at + step
-            step *= 2
-        return bisect_left(range(high), 1, low, key=holds)
+        return _first(lambda at: reach(at)[0] > position, position, self._end)
 
 
-def _outer(function: WindowFunction, at: int, begin: int, end: int) -> tuple[int, int]:
-    """The positions where a change may make the value at a row another one.
+def _of_groups(rows: WindowRows, changes: Sequence[RowChange]) -> Iterator[Sums]:
+    """How many groups each change adds; the first change of a group counts for it."""
+    more: dict[bytes, int] = {}
+    for change in changes:
+        more[change.row.order] = more.get(change.row.order, 0) + change.more
+    for change in changes:
+        added = more.pop(change.row.order, None)
+        if added is None:
+            yield Sums()
+            continue
+        begin, end = rows.ranked.peers(change.row.order)
+        yield Sums((end > begin) - (end - begin > added))
 
-    A frame that begins or ends some rows away moves with the rows that come and go between.
+
+def _first(holds: Callable[[int], bool], near: int, size: int) -> int:
+    """The first position for which a condition holds, which then holds for all behind it.
+
+    It is usually near another one, so the search begins there, in steps that double.
     """
-    return (min(begin, at), max(end, at + 1)) if _moves(function) else (begin, end)
+    low, high, step = 0, size, 1
+    at = min(max(near, 0), high - 1)
+    while low <= at < high:
+        if holds(at):
+            high, at = at, at - step
+        else:
+            low, at = at + 1, at + step
+        step *= 2
+    return bisect_left(range(high), 1, low, key=holds)
 
 
-def _inner(function: WindowFunction, at: int, begin: int, end: int) -> tuple[int, int]:
-    """The positions where all that a change does to a frame is to add or remove its rows."""
-    return (max(begin, at), min(end, at + 1)) if _moves(function) else (begin, end)
-
-
-def _moves(function: WindowFunction) -> bool:
-    """Whether a frame is a number of rows or groups away, whatever they are."""
-    return function.is_of_frame and function.frame.unit != "range"
-
-
-def _counts_values(function: WindowFunction) -> bool:
-    """Whether other values may have an equal result, which then says nothing about other rows."""
-    kind = function.aggregate
-    is_users = kind is not None and kind.user_class is not None
-    return is_users or function.is_distinct or function.kind == "distinct"
+# Functions that read the rows of the partition, not those of a frame.
+_OF_PARTITION = (Ranking, Offset, RowPattern)
 
 
 def _is_any(sums: Sums) -> bool:
     return bool(sums.count or any(sums.totals) or any(sums.beyond))
 
 
-ORDER, SHOWN = "o", "r"
-"""The fields of a row by which rows are ordered, and that shows."""
+ORDER, SHOWN, ARGUMENT = "o", "r", "a"
+"""The fields of a row by which rows are ordered, that shows, and with numbers, of arguments."""
+
+
+def argument_numbers(functions: Iterable[WindowFunction]) -> dict[str, int]:
+    """The numbers of the arguments of functions; those with the same argument share it."""
+    reads = (each for function in functions for each in function.reads)
+    arguments = dict.fromkeys(each for each in reads if isinstance(each, str) and each)
+    return {argument: at for at, argument in enumerate(arguments)}
 
 
 class Window(msgspec.Struct, frozen=True, dict=True):
@@ -313,13 +326,12 @@ class Window(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def fields(self) -> Mapping[str, int]:
         """The arguments of all functions, with their places in a row's entry."""
-        names = {name for function in self.functions for name in function.reads}
-        return {name: at for at, name in enumerate(sorted(names))}
+        return argument_numbers(self.functions)
 
     @cached_property
-    def summed(self) -> tuple[SummedArgument, ...]:
+    def summed(self) -> tuple[PresentValues, ...]:
         """The arguments to add up over a stretch of rows."""
-        sums = map(summed_of, self.functions)
+        sums = (function.summed for function in self.functions)
         return tuple(dict.fromkeys(each for each in sums if each is not None))
 
     @cached_property
@@ -345,8 +357,8 @@ class Window(msgspec.Struct, frozen=True, dict=True):
         order = b"" if self.order is None else self._ordered(data.get(ORDER))
         row = ordered(data[SHOWN], descending=self.is_descending, order=self.row)
         arguments = tuple(
-            None if (value := data.get(name)) is None else canonical.write(value)
-            for name in self.fields
+            None if (value := data.get(f"{ARGUMENT}{at}")) is None else canonical.write(value)
+            for at in range(len(self.fields))
         )
         return order + row, RowEntry(len(order), 0, arguments, [])
 
@@ -420,7 +432,7 @@ class _Partition:
         self._touched: dict[bytes, PartitionRow] = {}
         self._showed: dict[bytes, list[tuple[bytes, ...]]] = {}
         self._fresh: set[bytes] = set()
-        self._values: WindowValues
+        self._values: WindowRows
 
     def changed(self, diffs: Mapping[bytes, int]) -> list[tuple[bytes, int]]:
         """Apply the changes of one time; return the retractions, then the insertions."""
@@ -435,13 +447,12 @@ class _Partition:
             for place, rank in zip(places, rows.ranks(places), strict=True)
         ]
         if changes:
-            self._values = WindowValues(rows, window.place_of, window.fields, window.summed)
+            self._values = WindowRows(rows, window.place_of, window.fields, window.summed)
             end = self._shown_up_to()
             self._search(changes)
-            reach = Renewal(self._values, changes, end)
             # A new partition has no values that could change.
             for at, function in enumerate(() if is_new else window.functions):
-                reach.renew(function, lambda position, at=at: self._renew(at, position))  # type: ignore[misc]
+                Renewal(function, self._values, changes, end, partial(self._renew, at)).run()
             for change in changes:
                 self._show(change.row, change.at, 0, min(change.behind, end))
             if window.most:
@@ -457,7 +468,7 @@ class _Partition:
         """Compute the values of patterns that changes may have reached."""
         window = self._window
         for at, function in enumerate(window.functions):
-            if function.kind == PATTERN:
+            if isinstance(function, RowPattern):
                 argument = window.fields[function.argument]
                 of = PatternMatches(self._rows, function.pattern, at, argument, self._fresh)
                 self._values.matches[function] = of.searched(changes)
@@ -508,7 +519,7 @@ class _Partition:
         copy = position - first
         if row.place in self._fresh or copy >= len(row.shown):
             return False
-        value = self._values.value(self._window.functions[function], position, row)
+        value = self._window.functions[function].value(self._values, position, row)
         shown = row.shown[copy]
         if value == shown[function]:
             return True
@@ -518,24 +529,20 @@ class _Partition:
 
     def _show(self, row: PartitionRow, at: int, begin: int, end: int) -> None:
         """Compute the values of the copies of a row, from one on up to a position."""
-        functions, value = self._window.functions, self._values.value
+        functions, values = self._window.functions, self._values
         row.shown[begin:] = [
-            tuple(value(function, position, row) for function in functions)
+            tuple(function.value(values, position, row) for function in functions)
             for position in range(at + begin, end)
         ]
 
     def _shown_up_to(self) -> int:
         """The position up to which rows show."""
-        size, most = len(self._rows), self._window.most
-        if not most:
-            return size
-        frames, kind = self._values.frames, self._window.functions[0].kind
-        if kind == "row_number":
-            return min(size, most)
-        if kind == "dense_rank":
-            return self._rows.group(most)
-        # All rows of the group in which the last rank begins show.
-        return size if size <= most else frames.peers(most - 1, self._rows.at(most - 1)[0])[1]
+        window = self._window
+        if not window.most:
+            return len(self._rows)
+        rank = window.functions[0]
+        assert isinstance(rank, Ranking) and rank.kind.end is not None, "it grows"  # noqa: PT018
+        return rank.kind.end(self._values, window.most)
 
     def _enter(self, end: int) -> None:
         """Show the rows before the end that did not show before."""

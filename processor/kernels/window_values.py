@@ -1,7 +1,8 @@
 """Window functions: the value of each at a row, and the frame of rows on which it depends.
 
-Kinds are ranks, values of rows before or behind, values at the ends of a frame, and
-all aggregates of reductions over a frame.  They are those of SQL; see docs/sql-groups.md.
+They are those of SQL: ranks, values of rows before or behind, values at the ends of a frame, and
+all aggregates of reductions over a frame; see docs/sql-groups.md.  Each says what it reads, what
+its value at a row is, and which rows decide it.
 
 A frame, the positions of the rows that a function sees, goes from one bound to another, counted in
 rows, in groups of rows that are equal in the order (`groups`), or by values of the order
@@ -12,8 +13,10 @@ from row to row.  So the rows with a position in their frames are found by bisec
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import cached_property
+from itertools import islice
 from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -22,11 +25,12 @@ from ikebana.processor.kernels.aggregate_kinds import (
     KINDS,
     NOT_FINITE,
     AggregateKind,
+    First,
     as_double,
     not_finite,
-    user_kind,
 )
 from ikebana.processor.kernels.order import SortOrder, ordered, value_of
+from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.stretches import PartitionRow, Ranked, Stretch, Sums, running_sums
 from ikebana.processor.kernels.user_calls import UserState
 
@@ -34,18 +38,19 @@ Unit = Literal["rows", "range", "groups"]
 # Where a frame begins or ends; `all` is the first or the last row of the partition.
 FrameEdge = Literal["all", "preceding", "current", "following"]
 Exclude = Literal["", "row", "group", "ties"]
+NumberOrSql = int | str
+"""A number, or SQL of the number of each row."""
 
 
 class FrameBound(msgspec.Struct, frozen=True, array_like=True):
     """A side of a frame: a number of rows or groups away, or up to a value of the order.
 
-    `at` is the value, as the order is written: in a plan as SQL, here as an argument.  If the
-    distance `is_of_row`, it differs from row to row, and `at` may be a number of rows or groups.
+    `away` is that number, or SQL of the value, as the order is written.  The distance may differ
+    from row to row, if it `is_of_row`.
     """
 
     side: FrameEdge
-    offset: int = 0
-    at: str = ""
+    away: NumberOrSql = 0
     is_of_row: bool = False
 
 
@@ -80,29 +85,115 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
         """Whether all rows have the same one, that of all rows."""
         return self.is_prefix and self.is_suffix and not self.exclude
 
+    @property
+    def reads(self) -> tuple[NumberOrSql, ...]:
+        """How far away it begins and ends."""
+        return self.start.away, self.end.away
 
+
+WHOLE_FRAME = Frame(end=ALL)
 RowPositions = tuple[int, int]
 PlaceOfValue = Callable[[PartitionRow, str], bytes]
 """Encodes a value of the order, which is an argument of a row, as a place."""
-Distance = Callable[[PartitionRow, str], int]
-"""Reads a number of rows or groups, which is an argument of a row."""
 
 
-class Frames:
-    """The frames of the rows of a partition, as long as it does not change."""
+class PresentValues(msgspec.Struct, frozen=True):
+    """How a stretch of rows adds up an argument: it counts the rows that have it."""
 
-    def __init__(self, rows: Ranked, place: PlaceOfValue, distance: Distance) -> None:
-        self.rows = rows
-        self.size = len(rows)
-        self._place = place
-        self._distance = distance
+    argument: str
+
+    def of(self, value: Any) -> Sums:
+        """The sums of one value; empty sums for null, and for a value that cannot be added."""
+        return self.none if value is None else self._sums(value)
+
+    def _sums(self, _: Any) -> Sums:
+        return Sums(1)
+
+    @property
+    def none(self) -> Sums:
+        """The sums of no values."""
+        return Sums()
+
+
+class ExtremeValues(PresentValues, frozen=True):
+    """The least and the greatest value of an argument, in the order of its type."""
+
+    order: SortOrder
+
+    def _sums(self, value: Any) -> Sums:
+        place = ordered(value, descending=False, order=self.order)
+        return Sums(1, least=place, greatest=place)
+
+
+class SummedTerms(PresentValues, frozen=True):
+    """The sums of the terms that a kind of aggregate has."""
+
+    kind: str
+    is_single: bool
+
+    def _sums(self, value: Any) -> Sums:
+        kind = KINDS[self.kind]
+        if self.is_single:
+            value = as_double(value)
+        if kind.may_be_beyond and (which := not_finite(value)) is not None:
+            beyond = tuple(int(at == which) for at in range(len(NOT_FINITE)))
+            return Sums(1, self.none.totals, beyond)  # type: ignore[arg-type]
+        assert kind.terms is not None, "what is added has terms"
+        terms = kind.terms(value)
+        return self.none if terms is None else Sums(1, tuple(terms))
+
+    @property
+    def none(self) -> Sums:
+        return Sums(totals=(_ZERO,) * KINDS[self.kind].totals)
+
+
+_ZERO = Decimal(0)
+
+
+class WindowRows:
+    """The rows of a partition in their order, as long as it does not change.
+
+    `fields` are the arguments, each with its number; `summed` are those that stretches add up.
+    """
+
+    def __init__(
+        self,
+        ranked: Ranked,
+        place: PlaceOfValue,
+        fields: Mapping[str, int],
+        summed: Sequence[PresentValues],
+    ) -> None:
+        self.ranked, self.size = ranked, len(ranked)
+        self._place, self._fields = place, fields
+        self._summed = {each: at for at, each in enumerate(summed)}
+        self._can_subtract = not any(isinstance(each, ExtremeValues) for each in summed)
         self._peers: tuple[bytes, RowPositions] | None = None
+        self.matches: dict[RowPattern, Mapping[int, bytes]] = {}
+        """The values of patterns, by position."""
+        # By frame, the range that was asked for last, and its sums.
+        self._folds: dict[Frame, tuple[int, int, Stretch]] = {}
+
+    def row(self, position: int) -> PartitionRow:
+        """The row at a position."""
+        return self.ranked.at(position)[0]
+
+    def argument(self, row: PartitionRow, name: str) -> bytes | None:
+        """An argument of a row, as canonical JSON; None if it is null."""
+        return row.arguments[self._fields[name]]
+
+    def number(self, row: PartitionRow, number: NumberOrSql) -> int | None:
+        """A number, perhaps of a row."""
+        if isinstance(number, int):
+            return number
+        written = self.argument(row, number)
+        decoded: int | None = None if written is None else _decode(written)
+        return decoded
 
     def peers(self, at: int, row: PartitionRow) -> RowPositions:
         """The positions of the rows that are equal in the order to the row at a position."""
         order = row.order
         if self._peers is None or self._peers[0] != order:
-            rows = self.rows
+            rows = self.ranked
             _, begin = rows.at(at)
             end = begin + row.copies
             # Mostly a row has no peers.
@@ -115,7 +206,15 @@ class Frames:
 
     def groups_before(self, at: int, row: PartitionRow) -> int:
         """How many groups come before the group of the row at a position."""
-        return self.rows.fold(0, self.peers(at, row)[0]).groups
+        return self.ranked.fold(0, self.peers(at, row)[0]).groups
+
+    def present(self, argument: str, end: int) -> int:
+        """How many rows before a position have an argument."""
+        return self.sums(PresentValues(argument), self.ranked.fold(0, end)).count
+
+    def nth_present(self, argument: str, number: int) -> int | None:
+        """The position of the nth row that has an argument, from 0 on; None if there is none."""
+        return self.ranked.nth(self._summed[PresentValues(argument)], number)
 
     def positions(self, frame: Frame, at: int, row: PartitionRow) -> RowPositions:
         """The first position of the frame of a row at a position, and the one behind its last."""
@@ -138,416 +237,63 @@ class Frames:
     def _begin(self, frame: Frame, at: int, row: PartitionRow) -> int:
         bound = frame.start
         if frame.unit == "rows":
-            return at + self._signed(bound, row)
+            return at + _signed(self, bound, row)
         if bound.side == "current":
             return self.peers(at, row)[0]
         if frame.unit == "groups":
-            return self.rows.group(max(self.groups_before(at, row) + self._signed(bound, row), 0))
-        return self.rows.rank(self._place(row, bound.at))
+            group = self.groups_before(at, row) + _signed(self, bound, row)
+            return self.ranked.group(max(group, 0))
+        return self.ranked.rank(self._place(row, str(bound.away)))
 
     def _end(self, frame: Frame, at: int, row: PartitionRow) -> int:
         bound = frame.end
         if frame.unit == "rows":
-            return at + self._signed(bound, row) + 1
+            return at + _signed(self, bound, row) + 1
         if bound.side == "current":
             return self.peers(at, row)[1]
         if frame.unit == "groups":
-            group = self.groups_before(at, row) + self._signed(bound, row)
-            return 0 if group < 0 else self.rows.group(group + 1)
-        return self.rows.peers(self._place(row, bound.at))[1]
+            group = self.groups_before(at, row) + _signed(self, bound, row)
+            return 0 if group < 0 else self.ranked.group(group + 1)
+        return self.ranked.peers(self._place(row, str(bound.away)))[1]
 
-    def _signed(self, bound: FrameBound, row: PartitionRow) -> int:
-        away = self._distance(row, bound.at) if bound.at else bound.offset
-        return -away if bound.side == "preceding" else away
+    def sums(self, summed: PresentValues, of: Stretch) -> Sums:
+        """The sums of an argument in a stretch."""
+        return of.sums[self._summed[summed]]
 
-
-RANKS = ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile")
-SIZED = ("percent_rank", "cume_dist", "ntile")
-"""Ranks that depend on how many rows there are."""
-OFFSETS = ("lag", "lead")
-ENDS = ("first_value", "last_value", "nth_value")
-PATTERN = "pattern"
-"""The match of a row pattern that a row is in; see `row_patterns`."""
-NULL = b"null"
-
-
-class WindowFunction(msgspec.Struct, frozen=True, array_like=True):
-    """A function: an aggregate of reductions, one of `RANKS`, `OFFSETS` and `ENDS`, or `PATTERN`.
-
-    A user-defined aggregate has an object with its value, or with the error of the class.
-
-    `argument`, the `default` of an offset, and values at bounds of the frame are SQL in a plan,
-    and names of fields here.  `number` is how far away lag and lead look, which value nth_value
-    takes, how many groups ntile makes, or how many values top lists; `number_by` is the same of
-    each row, as `argument` is.  `within` is an order of the call, by which a rank, an offset or an
-    end sorts the rows of the frame.  `order` is how the type of the argument, or of `within`,
-    orders its values; if it `is_single`, it has numbers of single precision.  An aggregate that
-    `is_distinct` takes each value once.  The argument of a `pattern` is a number with a bit for
-    each of its variables that a row may stand for.
-    """
-
-    name: str
-    kind: str
-    argument: str = ""
-    default: str = ""
-    number: int = 1
-    ignores_nulls: bool = False
-    is_distinct: bool = False
-    frame: Frame = Frame()
-    order: SortOrder = ""
-    is_single: bool = False
-    pattern: str = ""
-    number_by: str = ""
-    within: str = ""
-    is_descending: bool = False
-
-    @property
-    def aggregate(self) -> AggregateKind | None:
-        """Its kind of aggregate; None if it is no aggregate."""
-        return KINDS.get(self.kind) or user_kind(self.kind)
-
-    @property
-    def lists_values(self) -> bool:
-        """Whether its result needs all values of a frame, since sums do not suffice."""
-        kind = self.aggregate
-        if kind is None or self.kind in ("min", "max"):
-            return False
-        return kind.keeps is not None or self.is_distinct or kind.user_class is not None
-
-    @property
-    def is_of_frame(self) -> bool:
-        """Whether it reads the rows of its frame; others read those of the partition."""
-        return bool(self.within) or self.aggregate is not None or self.kind in ENDS
-
-    @property
-    def is_of_row(self) -> bool:
-        """Whether it differs between rows with the same frame."""
-        ranks = bool(self.within) and self.kind not in ENDS
-        return ranks or bool(self.number_by) or self.frame.is_of_row
-
-    @property
-    def reads(self) -> Iterator[str]:
-        """All arguments that it reads."""
-        ends = self.frame.start.at, self.frame.end.at
-        every = (self.argument, self.default, *ends, self.number_by, self.within)
-        return (each for each in every if each)
-
-
-class SummedArgument(msgspec.Struct, frozen=True):
-    """How a stretch of rows adds up an argument: by the terms of a `kind`, or in its order."""
-
-    argument: str
-    kind: str = ""
-    in_order: bool = False
-    order: SortOrder = ""
-    is_single: bool = False
-
-    def of(self, value: Any) -> Sums:
-        """The sums of one value; empty sums for null, and for a value that cannot be added."""
-        if value is None:
-            return self.none
-        if self.in_order:
-            place = ordered(value, descending=False, order=self.order)
-            return Sums(1, least=place, greatest=place)
-        if not self.kind:
-            return Sums(1)
-        kind = KINDS[self.kind]
-        if self.is_single:
-            value = as_double(value)
-        if kind.may_be_beyond and (which := not_finite(value)) is not None:
-            beyond = tuple(int(at == which) for at in range(len(NOT_FINITE)))
-            return Sums(1, self.none.totals, beyond)  # type: ignore[arg-type]
-        assert kind.terms is not None, "what is added has terms"
-        terms = kind.terms(value)
-        return self.none if terms is None else Sums(1, tuple(terms))
-
-    @property
-    def none(self) -> Sums:
-        """The sums of no values."""
-        return Sums(totals=(_ZERO,) * (KINDS[self.kind].totals if self.kind else 0))
-
-
-_ZERO = Decimal(0)
-
-
-def summed_of(function: WindowFunction) -> SummedArgument | None:
-    """The sums of a stretch of rows that a function needs beside their number."""
-    kind = function.aggregate
-    if kind is None:
-        counts_nulls = function.ignores_nulls and not function.within
-        return SummedArgument(function.argument) if counts_nulls else None
-    if not function.argument or function.lists_values:
-        return None
-    if kind.keeps is not None:
-        return SummedArgument(function.argument, in_order=True, order=function.order)
-    if kind.terms is None:
-        return SummedArgument(function.argument)
-    # Kinds that add the same share their sums.
-    first = next(name for name, each in KINDS.items() if _alike(each, kind))
-    return SummedArgument(function.argument, first, is_single=function.is_single)
-
-
-def _alike(one: AggregateKind, other: AggregateKind) -> bool:
-    return (one.takes, one.totals) == (other.takes, other.totals) and one.terms is not None
-
-
-class WindowValues:
-    """The values of functions at the rows of a partition, as long as it does not change."""
-
-    def __init__(
-        self,
-        rows: Ranked,
-        place: PlaceOfValue,
-        fields: Mapping[str, int],
-        summed: Sequence[SummedArgument],
-    ) -> None:
-        self.rows = rows
-
-        def distance(row: PartitionRow, argument: str) -> int:
-            return _integer(row.arguments[fields[argument]])
-
-        self.frames = Frames(rows, place, distance)
-        self._fields = fields
-        self._summed = {each: at for at, each in enumerate(summed)}
-        self._can_subtract = not any(each.in_order for each in summed)
-        self._needs: dict[WindowFunction, SummedArgument | None] = {}
-        self.matches: dict[WindowFunction, Mapping[int, bytes]] = {}
-        """The values of patterns, by position."""
-        # By frame, the range that was asked for last, and its sums.
-        self._folds: dict[Frame, tuple[int, int, Stretch]] = {}
-
-    def value(self, function: WindowFunction, at: int, row: PartitionRow) -> bytes:
-        """The value of a function at a row, as canonical JSON."""
-        if function.aggregate is not None:
-            return canonical.write(self._aggregated(function, function.aggregate, at, row))
-        if function.kind == PATTERN:
-            return self.matches[function][at]
-        number = self._number(function, row)
-        if number is None:
-            return NULL
-        if function.kind in RANKS:
-            ranked = _RANKS[function.kind]
-            if not function.within:
-                return canonical.encode(ranked(self.frames, number, at, row))
-            inner = self._in_own_order(function, at, row)
-            return canonical.encode(ranked(inner, number, inner.at, row))
-        position = self._other(function, number, at, row)
-        if position is not None:
-            return self.rows.at(position)[0].arguments[self._fields[function.argument]] or NULL
-        return row.arguments[self._fields[function.default]] or NULL if function.default else NULL
-
-    def reach(self, function: WindowFunction, at: int, row: PartitionRow) -> RowPositions:
-        """The positions of all rows that decide the value at a row."""
-        frames, frame, kind = self.frames, function.frame, function.kind
-        if frame.is_of_row or (kind in OFFSETS and function.number_by and not function.within):
-            return 0, frames.size
-        if function.within:
-            return frames.positions(frame, at, row)
-        if kind in RANKS:
-            first, behind = frames.peers(at, row)
-            return 0, at + 1 if kind in _BY_ROW else behind if kind == "cume_dist" else first
-        if kind in OFFSETS:
-            position = self._other(function, function.number, at, row)
-            if kind == "lag":
-                return 0 if position is None else position, at + 1
-            return at, frames.size if position is None else position + 1
-        begin, end = frames.positions(frame, at, row)
-        if kind in ENDS and not (frame.exclude or function.number_by):
-            position = self._other(function, function.number, at, row)
-            if kind == "last_value":
-                return begin if position is None else position, end
-            return begin, end if position is None else position + 1
-        return begin, end
-
-    def delta(self, function: WindowFunction, row: PartitionRow, more: int) -> Sums | None:
-        """What `more` copies of a row add to a function's sums; None if it has no sums."""
-        kind = function.aggregate
-        if kind is None:
-            return Sums(more) if function.kind in RANKS and not function.within else None
-        if kind.keeps is not None or function.lists_values:
-            return None
-        summed = summed_of(function)
-        return Sums(more) if summed is None else row.alone.sums[self._summed[summed]].times(more)
-
-    def _number(self, function: WindowFunction, row: PartitionRow) -> int | None:
-        """The number of a function at a row."""
-        if not function.number_by:
-            return function.number
-        written = row.arguments[self._fields[function.number_by]]
-        return None if written is None else _integer(written)
-
-    def _in_own_order(self, function: WindowFunction, at: int, row: PartitionRow) -> "InOwnOrder":
-        """The rows of a frame in the order of the call."""
-        field = self._fields[function.within]
-
-        def place(of: PartitionRow) -> bytes:
-            written = of.arguments[field]
-            value = None if written is None else _decode(written)
-            return ordered(value, descending=function.is_descending, order=function.order)
-
-        places = [
-            (one, position)
-            for begin, end in self.frames.segments(function.frame, at, row)
-            for other, first, copies in self._between(begin, end)
-            for one in (place(other),)
-            for position in range(first, first + copies)
-        ]
-        return InOwnOrder(sorted(places), place(row), at)
-
-    def _other_in_own_order(
-        self, function: WindowFunction, number: int, at: int, row: PartitionRow
-    ) -> int | None:
-        """The same as `_other`, by an order of the call."""
-        inner = self._in_own_order(function, at, row)
-        positions = [position for _, position in inner.places]
-        if function.ignores_nulls:
-            field, rows = self._fields[function.argument], self.rows
-            positions = [each for each in positions if rows.at(each)[0].arguments[field]]
-        if function.kind in OFFSETS:
-            index = inner.at + (number if function.kind == "lead" else -number)
-        else:
-            index = len(positions) - 1 if function.kind == "last_value" else number - 1
-        return positions[index] if 0 <= index < len(positions) else None
-
-    def _other(
-        self, function: WindowFunction, number: int, at: int, row: PartitionRow
-    ) -> int | None:
-        """The position of the row that the value comes from; None if there is none."""
-        if function.within:
-            return self._other_in_own_order(function, number, at, row)
-        kind = function.kind
-        if kind in OFFSETS:
-            if number < 0:
-                kind, number = ("lead" if kind == "lag" else "lag"), -number
-            if not function.ignores_nulls or number == 0:
-                position = at - number if kind == "lag" else at + number
-                return position if 0 <= position < self.frames.size else None
-            if kind == "lag":
-                return self._nth(function, self._there(function, at) - number)
-            return self._nth(function, self._there(function, at + 1) + number - 1)
-        segments = self.frames.segments(function.frame, at, row)
-        if kind == "last_value":
-            for begin, end in reversed(segments):
-                if not function.ignores_nulls:
-                    return end - 1 if begin < end else None
-                nth = self._nth(function, self._there(function, end) - 1)
-                if nth is not None and nth >= begin:
-                    return nth
-            return None
-        left = number - 1
-        if left < 0:
-            return None
-        for begin, end in segments:
-            if not function.ignores_nulls:
-                if begin + left < end:
-                    return begin + left
-                left -= end - begin
-                continue
-            before = self._there(function, begin)
-            count = self._there(function, end) - before
-            if left < count:
-                return self._nth(function, before + left)
-            left -= count
-        return None
-
-    def _there(self, function: WindowFunction, end: int) -> int:
-        """How many rows before a position have the argument."""
-        at = self._summed[SummedArgument(function.argument)]
-        return self.rows.fold(0, end).sums[at].count
-
-    def _nth(self, function: WindowFunction, number: int) -> int | None:
-        return self.rows.nth(self._summed[SummedArgument(function.argument)], number)
-
-    def _aggregated(
-        self, function: WindowFunction, kind: AggregateKind, at: int, row: PartitionRow
-    ) -> Any:
-        segments = self.frames.segments(function.frame, at, row)
-
-        if function.lists_values:
-            return self._of_values(function, kind, segments)
-        stretch = self._folded(function.frame, segments)
-        if function not in self._needs:
-            self._needs[function] = summed_of(function)
-        needs = self._needs[function]
-        if needs is None:
-            return kind.result(stretch.rows, (_ZERO,) * kind.totals, _no_values, 0)
-        sums = stretch.sums[self._summed[needs]]
-        if needs.in_order:
-            end = sums.least if function.kind == "min" else sums.greatest
-            return None if end is None else value_of(end)
-        if any(sums.beyond):
-            return kind.beyond(sums.count, *sums.beyond)
-        return kind.result(sums.count, sums.totals, _no_values, function.number)
-
-    def _of_values(
-        self, function: WindowFunction, kind: AggregateKind, segments: Sequence[RowPositions]
-    ) -> Any:
-        """The result of an aggregate over all values in a frame, or over each distinct one."""
-        places = self._places(function, kind, segments)
-        is_of_set = function.is_distinct or kind.is_of_distinct
-        if is_of_set:
-            places = sorted(set(places))
-
-        def first(limit: int) -> list[Any]:
-            return [value_of(place) for place in places[:limit]]
-
-        if kind.user_class is not None:
-            state = UserState()
-            failure = kind.user_class.recompute(state, first(len(places)), function.name)
-            return {"error": failure} if failure else {"value": state.result}
-        if kind.terms is None:
-            return kind.result(len(places), (_ZERO,) * kind.totals, first, function.number)
-        summed = SummedArgument(function.argument, function.kind, is_single=function.is_single)
-        sums = summed.none
-        for place in places:
-            value = value_of(place)
-            sums += summed.of(_decode(value) if isinstance(value, msgspec.Raw) else value)
-        if any(sums.beyond):
-            return kind.beyond(sums.count, *sums.beyond)
-        return kind.result(sums.count, sums.totals, first, function.number)
-
-    def _folded(self, frame: Frame, segments: Sequence[RowPositions]) -> Stretch:
+    def folded(self, frame: Frame, segments: Sequence[RowPositions]) -> Stretch:
         """The sums of the rows of segments; those of a frame are derived from one near it."""
+        rows = self.ranked
         if len(segments) != 1:
-            return running_sums([self.rows.fold(*each) for each in segments], self.rows.fold(0, 0))
+            return running_sums([rows.fold(*each) for each in segments], rows.fold(0, 0))
         ((begin, end),) = segments
-        was_begin, was_end, total = self._folds.get(frame, (0, 0, self.rows.fold(0, 0)))
+        was_begin, was_end, total = self._folds.get(frame, (0, 0, rows.fold(0, 0)))
         # What has left the frame is subtracted; from a least value it cannot be.
         is_near = was_begin <= begin <= was_begin + _NEAR * self._can_subtract
         if is_near and begin <= was_end <= end < was_end + _NEAR:
-            for row, _, copies in self._between(was_begin, begin):
+            for row, _, copies in self.between(was_begin, begin):
                 total += row.alone.times(-copies)
-            for row, _, copies in self._between(was_end, end):
+            for row, _, copies in self.between(was_end, end):
                 total += row.alone.times(copies)
         else:
-            total = self.rows.fold(begin, end)
+            total = rows.fold(begin, end)
         self._folds[frame] = begin, end, total
         return total
 
-    def _between(self, begin: int, end: int) -> Iterator[tuple[PartitionRow, int, int]]:
+    def between(self, begin: int, end: int) -> Iterator[tuple[PartitionRow, int, int]]:
         """The rows between two positions, each with the first position and the number of its
         copies there.
         """
         while begin < end:
-            row, first = self.rows.at(begin)
+            row, first = self.ranked.at(begin)
             copies = min(first + row.copies, end) - begin
             yield row, begin, copies
             begin += copies
 
-    def _places(
-        self, function: WindowFunction, kind: AggregateKind, segments: Sequence[RowPositions]
-    ) -> list[bytes]:
-        """The values of rows in segments, as bytes in their order."""
-        field = self._fields[function.argument]
-        places: list[bytes] = []
-        for segment in segments:
-            for row, _, some in self._between(*segment):
-                if (written := row.arguments[field]) is not None:
-                    value = _decode(written)
-                    is_turned = kind.keeps == "descending"
-                    place = ordered(value, descending=is_turned, order=function.order)
-                    places += [place] * some
-        return sorted(places)
+
+def _signed(rows: WindowRows, bound: FrameBound, row: PartitionRow) -> int:
+    away = rows.number(row, bound.away)
+    assert away is not None, "a distance is no null"
+    return -away if bound.side == "preceding" else away
 
 
 # A frame that grows by fewer rows is added to.
@@ -555,55 +301,80 @@ _NEAR = 32
 _decode = canonical.decoder(Any)
 
 
-def _integer(written: bytes | None) -> int:
-    assert written is not None, "it is no null"
-    number: int = _decode(written)
-    return number
-
-
-def _no_values(_: int) -> list[Any]:
-    return []
-
-
-_BY_ROW = ("row_number", "ntile")
-
-
-class InOwnOrder:
-    """The rows of a frame in an order of the call: `Frames` has the same of a partition.
+class SortedRows:
+    """Rows of a partition in an order of a call: to its function they are the partition.
 
     `places` are those of the rows in this order, each with the position in the partition, which
-    sorts ties.  `at` is where the row of the call stands, which may be outside of the frame.
+    sorts ties.  `at` is where the row of the call stands, which may be outside of them.
     """
 
-    def __init__(self, places: list[tuple[bytes, int]], of_row: bytes, at: int) -> None:
-        self.places, self.size = places, len(places)
+    def __init__(
+        self, rows: WindowRows, places: list[tuple[bytes, int]], of_row: bytes, at: int
+    ) -> None:
+        self.argument, self.number = rows.argument, rows.number
+        self._rows, self._places, self._of_row = rows, places, of_row
+        self.size = len(places)
         self.at = bisect_left(places, (of_row, at))
-        self._of_row = of_row
+
+    def row(self, position: int) -> PartitionRow:
+        """The row at a position in this order."""
+        return self._rows.row(self._places[position][1])
 
     def peers(self, _: int, __: PartitionRow) -> RowPositions:
         """Where the rows that are equal in this order to the row of the call begin and end."""
         # A position is neither below zero nor infinite.
-        return bisect_left(self.places, (self._of_row, -1)), bisect_left(
-            self.places, (self._of_row, inf)
-        )
+        begin, end = ((self._of_row, -1), (self._of_row, inf))
+        return bisect_left(self._places, begin), bisect_left(self._places, end)
 
     def groups_before(self, at: int, row: PartitionRow) -> int:
         """How many groups of equal rows come before these."""
-        return len({place for place, _ in self.places[: self.peers(at, row)[0]]})
+        return len({place for place, _ in self._places[: self.peers(at, row)[0]]})
+
+    def segments(self, frame: Frame, _: int, __: PartitionRow) -> list[RowPositions]:
+        """The positions of all rows."""
+        assert frame.is_whole, "the frame has been taken before rows were sorted"
+        return [(0, self.size)]
+
+    def present(self, argument: str, end: int) -> int:
+        """How many rows before a position have an argument."""
+        return sum(self.argument(self.row(at), argument) is not None for at in range(end))
+
+    def nth_present(self, argument: str, number: int) -> int | None:
+        """The position of the nth row that has an argument, from 0 on; None if there is none."""
+        if number < 0:
+            return None
+        present = (at for at in range(self.size) if self.argument(self.row(at), argument))
+        return next(islice(present, number, None), None)
 
 
-FrameValues = Frames | InOwnOrder
+RowsInOrder = WindowRows | SortedRows
 
 
-def _percent(of: FrameValues, _: int, at: int, row: PartitionRow) -> float:
+class RankKind(NamedTuple):
+    """A rank: its value, by a number of the call, at a row.
+
+    The rows from the first one up to the row, up to its peers, or before these decide it.  If it
+    `is_of_size`, so does how many rows there are.  `end` is the position up to which the rank is
+    within a bound, if it grows along the order.
+    """
+
+    rank: Callable[[RowsInOrder, int, int, PartitionRow], float | None]
+    reach: Literal["up to the row", "up to its peers", "before its peers"]
+    type: str = "BIGINT"
+    is_of_size: bool = False
+    counts_groups: bool = False
+    end: Callable[[WindowRows, int], int] | None = None
+
+
+def _percent(of: RowsInOrder, _: int, at: int, row: PartitionRow) -> float:
     return of.peers(at, row)[0] / (of.size - 1) if of.size > 1 else 0
 
 
-def _cumulated(of: FrameValues, _: int, at: int, row: PartitionRow) -> float:
+def _cumulated(of: RowsInOrder, _: int, at: int, row: PartitionRow) -> float:
     return of.peers(at, row)[1] / of.size if of.size else 0
 
 
-def _tile(of: FrameValues, number: int, at: int, _: PartitionRow) -> int | None:
+def _tile(of: RowsInOrder, number: int, at: int, _: PartitionRow) -> int | None:
     """Which of `number` groups a row is in; the first groups may have one row more."""
     if not of.size:
         return None
@@ -616,11 +387,352 @@ def _tile(of: FrameValues, number: int, at: int, _: PartitionRow) -> int | None:
     return 1 + large + (at - in_large) // small
 
 
-_RANKS: Mapping[str, Callable[[FrameValues, int, int, PartitionRow], float | None]] = {
-    "row_number": lambda _, __, at, ___: at + 1,
-    "rank": lambda of, _, at, row: of.peers(at, row)[0] + 1,
-    "dense_rank": lambda of, _, at, row: of.groups_before(at, row) + 1,
-    "percent_rank": _percent,
-    "cume_dist": _cumulated,
-    "ntile": _tile,
+def _end_of_ranks(rows: WindowRows, most: int) -> int:
+    # All rows of the group in which the last rank begins are within it.
+    return rows.size if rows.size <= most else rows.peers(most - 1, rows.row(most - 1))[1]
+
+
+RANKS: Mapping[str, RankKind] = {
+    "row_number": RankKind(
+        lambda _, __, at, ___: at + 1,
+        "up to the row",
+        end=lambda rows, most: min(rows.size, most),
+    ),
+    "rank": RankKind(
+        lambda of, _, at, row: of.peers(at, row)[0] + 1, "before its peers", end=_end_of_ranks
+    ),
+    "dense_rank": RankKind(
+        lambda of, _, at, row: of.groups_before(at, row) + 1,
+        "before its peers",
+        counts_groups=True,
+        end=lambda rows, most: rows.ranked.group(most),
+    ),
+    "percent_rank": RankKind(_percent, "before its peers", "DOUBLE", is_of_size=True),
+    "cume_dist": RankKind(_cumulated, "up to its peers", "DOUBLE", is_of_size=True),
+    "ntile": RankKind(_tile, "up to the row", is_of_size=True),
 }
+OFFSETS = ("lag", "lead")
+ENDS = ("first_value", "last_value", "nth_value")
+NULL = b"null"
+
+
+class _Function(msgspec.Struct, frozen=True, array_like=True, dict=True):
+    """A function; its arguments are SQL, and so is a number that differs from row to row."""
+
+    @property
+    def reads(self) -> tuple[NumberOrSql, ...]:
+        """All arguments that it reads, among numbers."""
+        raise NotImplementedError
+
+    @property
+    def summed(self) -> PresentValues | None:
+        """The sums of a stretch of rows that it needs beside their number."""
+        return None
+
+    def value(self, rows: WindowRows, at: int, row: PartitionRow) -> bytes:
+        """The value at a row, as canonical JSON."""
+        raise NotImplementedError
+
+    def reach(self, rows: WindowRows, at: int, row: PartitionRow) -> RowPositions:
+        """The positions of all rows that decide the value at a row."""
+        raise NotImplementedError
+
+
+class Ranking(_Function, frozen=True, tag="rank"):
+    """A rank; `number` is how many groups ntile makes."""
+
+    name: str
+    number: NumberOrSql = 1
+
+    @property
+    def kind(self) -> RankKind:
+        """Its kind."""
+        return RANKS[self.name]
+
+    @property
+    def reads(self) -> tuple[NumberOrSql, ...]:
+        return (self.number,)
+
+    def value(self, rows: RowsInOrder, at: int, row: PartitionRow) -> bytes:
+        number = rows.number(row, self.number)
+        return NULL if number is None else canonical.encode(self.kind.rank(rows, number, at, row))
+
+    def reach(self, rows: WindowRows, at: int, row: PartitionRow) -> RowPositions:
+        if self.kind.reach == "up to the row":
+            return 0, at + 1
+        return 0, rows.peers(at, row)[self.kind.reach == "up to its peers"]
+
+
+class Offset(_Function, frozen=True, tag="offset"):
+    """lag or lead: the value of an argument `number` rows away, else `default`."""
+
+    name: str
+    argument: str
+    number: NumberOrSql = 1
+    default: str = ""
+    ignores_nulls: bool = False
+
+    @property
+    def reads(self) -> tuple[NumberOrSql, ...]:
+        return self.argument, self.default, self.number
+
+    @property
+    def summed(self) -> PresentValues | None:
+        return PresentValues(self.argument) if self.ignores_nulls else None
+
+    def value(self, rows: RowsInOrder, at: int, row: PartitionRow) -> bytes:
+        number = rows.number(row, self.number)
+        if number is None:
+            return NULL
+        if (position := self._position(rows, number, at)) is not None:
+            return rows.argument(rows.row(position), self.argument) or NULL
+        return rows.argument(row, self.default) or NULL if self.default else NULL
+
+    def _position(self, rows: RowsInOrder, number: int, at: int) -> int | None:
+        """The position of the row that the value comes from; None if there is none."""
+        away = -number if self.name == "lag" else number
+        if not self.ignores_nulls or away == 0:
+            return at + away if 0 <= at + away < rows.size else None
+        if away < 0:
+            return rows.nth_present(self.argument, rows.present(self.argument, at) + away)
+        return rows.nth_present(self.argument, rows.present(self.argument, at + 1) + away - 1)
+
+    def reach(self, rows: WindowRows, at: int, row: PartitionRow) -> RowPositions:
+        if isinstance(self.number, str):
+            return 0, rows.size
+        position = self._position(rows, self.number, at)
+        if self.name == "lag":
+            return 0 if position is None else position, at + 1
+        return at, rows.size if position is None else position + 1
+
+
+class _FrameFunction(_Function, frozen=True, kw_only=True):
+    """A function that reads the rows of its frame; others read those of the partition."""
+
+    frame: Frame = Frame()
+
+    @property
+    def is_of_row(self) -> bool:
+        """Whether it differs between rows with the same frame."""
+        return self.frame.is_of_row
+
+    def reach(self, rows: WindowRows, at: int, row: PartitionRow) -> RowPositions:
+        return (0, rows.size) if self.frame.is_of_row else rows.positions(self.frame, at, row)
+
+
+class End(_FrameFunction, frozen=True, tag="end"):
+    """The value of an argument at the first, last or nth row of a frame; `number` is the n."""
+
+    name: str
+    argument: str
+    number: NumberOrSql = 1
+    ignores_nulls: bool = False
+
+    @property
+    def is_of_row(self) -> bool:
+        return self.frame.is_of_row or isinstance(self.number, str)
+
+    @property
+    def reads(self) -> tuple[NumberOrSql, ...]:
+        return self.argument, *self.frame.reads, self.number
+
+    @property
+    def summed(self) -> PresentValues | None:
+        return PresentValues(self.argument) if self.ignores_nulls else None
+
+    def value(self, rows: RowsInOrder, at: int, row: PartitionRow) -> bytes:
+        position = self._position(rows, at, row)
+        if position is None:
+            return NULL
+        return rows.argument(rows.row(position), self.argument) or NULL
+
+    def _position(self, rows: RowsInOrder, at: int, row: PartitionRow) -> int | None:
+        """The position of the row that the value comes from; None if there is none."""
+        argument, spans = self.argument, rows.segments(self.frame, at, row)
+        if self.ignores_nulls:
+            # Positions among the rows that have it.
+            spans = [
+                (rows.present(argument, one), rows.present(argument, other))
+                for one, other in spans
+            ]
+        number = rows.number(row, self.number)
+        if self.name == "last_value":
+            number = sum(end - begin for begin, end in spans)
+        if number is None or number < 1:
+            return None
+        for begin, end in spans:
+            if begin + number <= end:
+                nth = begin + number - 1
+                return rows.nth_present(argument, nth) if self.ignores_nulls else nth
+            number -= end - begin
+        return None
+
+    def reach(self, rows: WindowRows, at: int, row: PartitionRow) -> RowPositions:
+        begin, end = super().reach(rows, at, row)
+        if self.frame.exclude or self.is_of_row:
+            return begin, end
+        position = self._position(rows, at, row)
+        if position is None:
+            return begin, end
+        return (position, end) if self.name == "last_value" else (begin, position + 1)
+
+
+class InOwnOrder(_FrameFunction, frozen=True, tag="in_own_order"):
+    """A rank, an offset or an end over the rows of a frame, in an order of the call.
+
+    To the function, these rows are the partition.  They are sorted by `by`; `order` is how the
+    type of that orders values.
+    """
+
+    name: str
+    function: Ranking | Offset | End
+    by: str
+    is_descending: bool = False
+    order: SortOrder = ""
+
+    @property
+    def is_of_row(self) -> bool:
+        of = self.function
+        return not isinstance(of, End) or of.is_of_row or self.frame.is_of_row
+
+    @property
+    def reads(self) -> tuple[NumberOrSql, ...]:
+        return *self.function.reads, self.by, *self.frame.reads
+
+    def value(self, rows: WindowRows, at: int, row: PartitionRow) -> bytes:
+        places = [
+            (place, position)
+            for segment in rows.segments(self.frame, at, row)
+            for other, first, copies in rows.between(*segment)
+            for place in (self._place(rows, other),)
+            for position in range(first, first + copies)
+        ]
+        inner = SortedRows(rows, sorted(places), self._place(rows, row), at)
+        return self.function.value(inner, inner.at, row)
+
+    def _place(self, rows: WindowRows, row: PartitionRow) -> bytes:
+        written = rows.argument(row, self.by)
+        value = None if written is None else _decode(written)
+        return ordered(value, descending=self.is_descending, order=self.order)
+
+
+class FrameAggregate(_FrameFunction, frozen=True, tag="aggregate"):
+    """An aggregate of reductions over a frame.
+
+    A user-defined one has an object with its value, or with the error of the class.
+    """
+
+    aggregate: Aggregate
+
+    @property
+    def reads(self) -> tuple[NumberOrSql, ...]:
+        return self.aggregate.field, *self.frame.reads
+
+    @cached_property
+    def kind(self) -> AggregateKind:
+        """Its kind."""
+        return self.aggregate.traits
+
+    @cached_property
+    def lists_values(self) -> bool:
+        """Whether its result needs all values of a frame, since sums do not suffice."""
+        kind, is_of_set = self.kind, self.aggregate.is_of_set
+        keeps = is_of_set or kind.keeps is not None or kind.user_class is not None
+        return keeps and not kind.is_extreme
+
+    @cached_property
+    def summed(self) -> PresentValues | None:
+        kind, argument = self.kind, self.aggregate.field
+        if not argument or self.lists_values:
+            return None
+        if kind.is_extreme:
+            return ExtremeValues(argument, self.aggregate.order)
+        if kind.terms is None:
+            return PresentValues(argument)
+        # Kinds that add the same share their sums.
+        first = next(name for name, each in KINDS.items() if _alike(each, kind))
+        return SummedTerms(argument, first, self.aggregate.is_single)
+
+    def value(self, rows: WindowRows, at: int, row: PartitionRow) -> bytes:
+        segments = rows.segments(self.frame, at, row)
+        if self.lists_values:
+            return canonical.write(self._of_values(rows, segments))
+        kind, stretch = self.kind, rows.folded(self.frame, segments)
+        if self.summed is None:
+            return canonical.write(self._result(Sums(stretch.rows, self._zeros), _no_values))
+        sums = rows.sums(self.summed, stretch)
+        if not kind.is_extreme:
+            return canonical.write(self._result(sums, _no_values))
+        extreme = sums.least if kind.keeps == "ascending" else sums.greatest
+        return canonical.write(None if extreme is None else value_of(extreme))
+
+    def _of_values(self, rows: WindowRows, segments: Sequence[RowPositions]) -> Any:
+        """The result over all values in a frame, or over each distinct one."""
+        kind, aggregate = self.kind, self.aggregate
+        places = self._places(rows, segments)
+        if aggregate.is_of_set:
+            places = sorted(set(places))
+
+        def first(limit: int) -> list[Any]:
+            return [value_of(place) for place in places[:limit]]
+
+        if kind.user_class is not None:
+            state = UserState()
+            failure = kind.user_class.recompute(state, first(len(places)), aggregate.name)
+            return {"error": failure} if failure else {"value": state.result}
+        if kind.terms is None:
+            return self._result(Sums(len(places), self._zeros), first)
+        summed = SummedTerms(aggregate.field, aggregate.kind, aggregate.is_single)
+        sums = summed.none
+        for place in places:
+            value = value_of(place)
+            sums += summed.of(_decode(value) if isinstance(value, msgspec.Raw) else value)
+        return self._result(sums, first)
+
+    def _places(self, rows: WindowRows, segments: Sequence[RowPositions]) -> list[bytes]:
+        """The values of rows in segments, as bytes in their order."""
+        is_turned, of = self.kind.keeps == "descending", self.aggregate
+        places: list[bytes] = []
+        for segment in segments:
+            for row, _, copies in rows.between(*segment):
+                if (written := rows.argument(row, of.field)) is not None:
+                    place = ordered(_decode(written), descending=is_turned, order=of.order)
+                    places += [place] * copies
+        return sorted(places)
+
+    @property
+    def _zeros(self) -> tuple[Decimal, ...]:
+        return (_ZERO,) * self.kind.totals
+
+    def _result(self, sums: Sums, first: First) -> Any:
+        if any(sums.beyond):
+            return self.kind.beyond(sums.count, *sums.beyond)
+        return self.kind.result(sums.count, sums.totals, first, self.aggregate.limit)
+
+
+def _alike(one: AggregateKind, other: AggregateKind) -> bool:
+    return (one.takes, one.totals) == (other.takes, other.totals) and one.terms is not None
+
+
+def _no_values(_: int) -> list[Any]:
+    return []
+
+
+class RowPattern(_Function, frozen=True, tag="pattern"):
+    """The match of a row pattern that a row is in; see `row_patterns`.
+
+    The argument is a number with a bit for each variable that a row may stand for.
+    """
+
+    argument: str
+    pattern: str
+
+    @property
+    def reads(self) -> tuple[NumberOrSql, ...]:
+        return (self.argument,)
+
+    def value(self, rows: WindowRows, at: int, row: PartitionRow) -> bytes:
+        return rows.matches[self][at]
+
+
+WindowFunction = Ranking | Offset | End | InOwnOrder | FrameAggregate | RowPattern

@@ -60,17 +60,15 @@ def split_reduction(reduction: Reduce) -> ArrangedReduction:
     problems: list[tuple[str, str]] = []
     for name, text in reduction.aggregates:
         try:
-            parsed = parsed_aggregate(name, text)
+            aggregate = parsed_aggregate(name, text)
         except AggregateError as error:
             problems += error.problems
             continue
-        field = ""
-        if parsed.argument is not None:
+        if aggregate.field:
             # Aggregates with the same argument share a field.
-            field = arguments.setdefault(parsed.argument, f"a{len(arguments)}")
-        aggregates.append(
-            Aggregate(name, parsed.kind, field, parsed.limit, is_distinct=parsed.is_distinct)
-        )
+            field = arguments.setdefault(aggregate.field, f"a{len(arguments)}")
+            aggregate = msgspec.structs.replace(aggregate, field=field)
+        aggregates.append(aggregate)
     select = tuple((field, text) for text, field in arguments.items())
     step = Sql(select=select, key=reduction.key)
     return ArrangedReduction(step, tuple(aggregates), tuple(problems))
@@ -162,17 +160,8 @@ def _may_be_number(kind: str) -> bool:
     return kind in (JSON, "VARIANT", '"NULL"') or _is_number(kind)
 
 
-class Parsed(NamedTuple):
-    """A text as a kind, and SQL of its argument; None: it counts rows."""
-
-    kind: str
-    argument: str | None
-    limit: int = 0
-    is_distinct: bool = False
-
-
-def parsed_aggregate(name: str, text: str) -> Parsed:
-    """Parse the text of an aggregate.  Raises: AggregateError."""
+def parsed_aggregate(name: str, text: str) -> Aggregate:
+    """Parse the text of an aggregate, with SQL as its field.  Raises: AggregateError."""
     if (user_call := _USER_CALL.fullmatch(text)) is not None:
         return _user_defined(name, user_call[1].replace('""', '"'), user_call[2].strip())
     call = _CALL.fullmatch(text)
@@ -188,13 +177,13 @@ def parsed_aggregate(name: str, text: str) -> Parsed:
         limit, argument = int(top[1]), top[2].strip()
     argument, is_distinct = _once(argument)
     if traits.is_of_rows and argument == "*" and not is_distinct:
-        return Parsed(kind, None)
+        return Aggregate(name, kind)
     if not argument:
         rows = f"; {kind}(*) is of all rows" if traits.is_of_rows else ""
         raise AggregateError((name, f'"{text}" has no argument{rows}'))
     if traits.is_of_pairs:
         argument = _pair(name, kind, argument)
-    return Parsed(kind, argument, limit, is_distinct)
+    return Aggregate(name, kind, argument, limit, is_distinct=is_distinct)
 
 
 def _once(argument: str) -> tuple[str, bool]:
@@ -203,7 +192,7 @@ def _once(argument: str) -> tuple[str, bool]:
     return (argument, False) if distinct is None else (distinct[1].strip(), True)
 
 
-def _user_defined(name: str, long_name: str, arguments: str) -> Parsed:
+def _user_defined(name: str, long_name: str, arguments: str) -> Aggregate:
     """A call of a user-defined aggregate; its one field is null if an argument is null."""
     try:
         kind, of = user_kind(long_name), function_of(long_name)
@@ -224,7 +213,7 @@ def _user_defined(name: str, long_name: str, arguments: str) -> Parsed:
         whole = ", ".join(f"{field_of(at)} := {value}" for at, value in enumerate(values))
         there = " AND ".join(f"({text}) IS NOT NULL" for text in texts)
         argument = f"CASE WHEN {there} THEN struct_pack({whole}) END"
-    return Parsed(long_name, argument, is_distinct=is_distinct)
+    return Aggregate(name, long_name, argument, is_distinct=is_distinct)
 
 
 def _texts(name: str, kind: str, arguments: str) -> list[str]:

@@ -4,8 +4,7 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -23,8 +22,22 @@ from ikebana.processor.kernels import (
 )
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.state_machine import Event, Machine
-from ikebana.processor.kernels.window_functions import ORDER, SHOWN, Window
-from ikebana.processor.kernels.window_values import PATTERN, RANKS, FrameBound, WindowFunction
+from ikebana.processor.kernels.window_functions import (
+    ARGUMENT,
+    ORDER,
+    SHOWN,
+    Window,
+    argument_numbers,
+)
+from ikebana.processor.kernels.window_values import (
+    End,
+    FrameAggregate,
+    InOwnOrder,
+    Offset,
+    Ranking,
+    RowPattern,
+    WindowFunction,
+)
 from ikebana.processor.linear.chain import Named, StepProblem, StepsResult, consolidated, result_of
 from ikebana.processor.linear.functions import function_named
 from ikebana.processor.linear.json_text import BLOB, JSON, quoted
@@ -394,11 +407,13 @@ class WindowFunctionsKind(OperatorKind[WindowFunctions]):
     parts = (window_functions.PART,)
 
     def before(self, operator: WindowFunctions) -> Sql:
-        return _split(operator).step
+        order = () if operator.order is None else ((ORDER, operator.order),)
+        numbers = argument_numbers(operator.functions)
+        arguments = ((f"{ARGUMENT}{at}", sql) for sql, at in numbers.items())
+        return Sql(select=(*order, (SHOWN, operator.row), *arguments), key=operator.by)
 
     def relation(self, operator: WindowFunctions, catalog: OperatorCatalog) -> Relation:
         path = f"operators.{operator.name}"
-        functions = _split(operator).functions
         rows = _rows_read(operator, catalog)
         befores = [catalog.taking(each, lambda at: f"{path}.{at.part}") for each in rows]
         types = befores[0].types
@@ -409,7 +424,10 @@ class WindowFunctionsKind(OperatorKind[WindowFunctions]):
                 for name, problem in error.problems:
                     catalog.tell(f"{path}.{name}", problem)
         columns = {"row": types.get(SHOWN, JSON)}
-        columns |= {f"w{at}": _type(each, types) for at, each in enumerate(functions)}
+        of_arguments = _argument_types(operator, befores[0])
+        columns |= {
+            f"w{at}": _type(each, of_arguments) for at, each in enumerate(operator.functions)
+        }
         return Relation(replace(befores[0], types={**columns, KEY: types[KEY], VALUE: JSON}))
 
     def step(
@@ -417,43 +435,6 @@ class WindowFunctionsKind(OperatorKind[WindowFunctions]):
     ) -> None:
         part, window = batch.part(window_functions.PART), catalog.window(operator)
         batch.emit(window_functions.step(part, batch.arrived(), batch.interval, window))
-
-
-class _Arranged(NamedTuple):
-    """The physical form: the step for its arguments, and functions over its fields."""
-
-    step: Sql
-    functions: tuple[WindowFunction, ...]
-
-
-@lru_cache(maxsize=64)
-def _split(operator: WindowFunctions) -> _Arranged:
-    """Split an operator into step and functions."""
-    arguments: dict[str, str] = {}
-
-    def field(sql: str) -> str:
-        # Functions with the same argument share a field.
-        return arguments.setdefault(sql, f"a{len(arguments)}") if sql else ""
-
-    def bound(of: FrameBound) -> FrameBound:
-        return msgspec.structs.replace(of, at=field(of.at))
-
-    functions = tuple(
-        msgspec.structs.replace(
-            each,
-            argument=field(each.argument),
-            default=field(each.default),
-            number_by=field(each.number_by),
-            within=field(each.within),
-            frame=msgspec.structs.replace(
-                each.frame, start=bound(each.frame.start), end=bound(each.frame.end)
-            ),
-        )
-        for each in operator.functions
-    )
-    order = () if operator.order is None else ((ORDER, operator.order),)
-    select = (*order, (SHOWN, operator.row), *((name, sql) for sql, name in arguments.items()))
-    return _Arranged(Sql(select=select, key=operator.by), functions)
 
 
 def window_of(operator: WindowFunctions, catalog: OperatorCatalog) -> Window:
@@ -465,48 +446,48 @@ def window_of(operator: WindowFunctions, catalog: OperatorCatalog) -> Window:
 
 
 def _window(operator: WindowFunctions, befores: Sequence[Scope]) -> Window:
-    _, functions = _split(operator)
     of_rows = [Aggregate("row", "bottom", SHOWN)]
     if operator.order is not None:
         of_rows.append(Aggregate("order", "bottom", ORDER))
     ordered = in_order_of_types(of_rows, befores)
-    typed = tuple(_in_order(each, befores) for each in functions)
+    scopes = [replace(each, types=_argument_types(operator, each)) for each in befores]
+    functions = tuple(_in_order(each, scopes) for each in operator.functions)
     order = None if operator.order is None else ordered[1].order
-    return Window(typed, order, ordered[0].order, operator.is_descending, operator.most)
+    return Window(functions, order, ordered[0].order, operator.is_descending, operator.most)
 
 
-def _in_order(function: WindowFunction, befores: Sequence[Scope]) -> WindowFunction:
-    if function.within:
-        aggregate = Aggregate(function.name, "bottom", function.within)
-    elif function.aggregate is None or not function.argument:
-        return function
-    else:
-        aggregate = Aggregate(
-            function.name,
-            function.kind,
-            function.argument,
-            function.number,
-            is_distinct=function.is_distinct,
-        )
-    (typed,) = in_order_of_types((aggregate,), befores)
-    return msgspec.structs.replace(function, order=typed.order, is_single=typed.is_single)
+def _argument_types(operator: WindowFunctions, before: Scope) -> dict[str, str]:
+    """The types of arguments, by their SQL."""
+    numbers = argument_numbers(operator.functions)
+    return {sql: before.types.get(f"{ARGUMENT}{at}", JSON) for sql, at in numbers.items()}
+
+
+def _in_order(function: WindowFunction, scopes: Sequence[Scope]) -> WindowFunction:
+    match function:
+        case InOwnOrder():
+            of_call = Aggregate(function.name, "bottom", function.by)
+            (typed,) = in_order_of_types((of_call,), scopes)
+            return msgspec.structs.replace(function, order=typed.order)
+        case FrameAggregate(aggregate) if aggregate.field:
+            (typed,) = in_order_of_types((aggregate,), scopes)
+            return msgspec.structs.replace(function, aggregate=typed)
+    return function
 
 
 def _type(function: WindowFunction, types: Mapping[str, str]) -> str:
     """The SQL type of a function's values."""
-    if function.kind == PATTERN or _is_users(function):
-        return JSON
-    if function.aggregate is not None and function.aggregate.type:
-        return function.aggregate.type
-    if function.kind in ("percent_rank", "cume_dist"):
-        return "DOUBLE"
-    if function.kind in RANKS:
-        return "BIGINT"
-    return types.get(function.argument, JSON)
-
-
-def _is_users(function: WindowFunction) -> bool:
-    return function.aggregate is not None and function.aggregate.user_class is not None
+    match function:
+        case RowPattern():
+            return JSON
+        case Ranking():
+            return function.kind.type
+        case InOwnOrder():
+            return _type(function.function, types)
+        case FrameAggregate(aggregate):
+            is_users = function.kind.user_class is not None
+            return JSON if is_users else function.kind.type or types.get(aggregate.field, JSON)
+        case Offset() | End():
+            return types[function.argument]
 
 
 class JoinKind(OperatorKind[Join]):

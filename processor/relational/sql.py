@@ -23,7 +23,8 @@ from decimal import Decimal
 from itertools import count
 from typing import Any
 
-from ikebana.processor.kernels.window_values import ALL, Frame, WindowFunction
+from ikebana.processor.kernels.reduce import Aggregate
+from ikebana.processor.kernels.window_values import WHOLE_FRAME, FrameAggregate, Ranking
 from ikebana.processor.linear.allowed import LOOSE, loose
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.json_text import quoted
@@ -221,8 +222,8 @@ class _Shown:
         """The rows of LIMIT n%, after the first `left_out` rows."""
         number, count = table.free_column("number"), table.free_column("count")
         functions = [
-            WindowResult(number, WindowFunction(number, "row_number")),
-            WindowResult(count, WindowFunction(count, "count", frame=Frame("rows", ALL, ALL))),
+            WindowResult(number, Ranking("row_number")),
+            WindowResult(count, FrameAggregate(Aggregate(count, "count"), frame=WHOLE_FRAME)),
         ]
         making, over = self._query.making, Over(tuple(self._by), tuple(orders))
         ranked = with_functions(making, table, over, functions, what="part")

@@ -17,7 +17,7 @@ any of them.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ikebana.processor.kernels.window_values import Frame, FrameBound, WindowFunction
+from ikebana.processor.kernels.window_values import End, Frame, FrameBound, Offset
 from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.steps import Sql
@@ -347,9 +347,9 @@ def _spans(
     def cast(value: str) -> str:
         return f"CAST({value} AS {rows.types[at]})"
 
-    results = [WindowResult(before, WindowFunction(before, "lag", quoted(at)), cast)]
+    results = [WindowResult(before, Offset("lag", quoted(at)), cast)]
     if order.is_before:
-        function = WindowFunction(other, "first_value", quoted(at), frame=_NEXT)
+        function = End("first_value", quoted(at), frame=_NEXT)
         results.append(WindowResult(other, function, cast))
     table = with_functions(making, rows, Over(tuple(keys), (Order(at),)), results, what="as_of")
     # Of rows with an equal order, the first one.

@@ -13,18 +13,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from msgspec import structs
-
 from ikebana.processor.kernels.window_values import (
     ALL,
     CURRENT,
     ENDS,
     OFFSETS,
     RANKS,
+    WHOLE_FRAME,
+    End,
     Exclude,
     Frame,
+    FrameAggregate,
     FrameBound,
     FrameEdge,
+    InOwnOrder,
+    NumberOrSql,
+    Offset,
+    Ranking,
     Unit,
     WindowFunction,
 )
@@ -105,7 +110,7 @@ def _order_of_rows(source: Table, orders: Sequence[Order]) -> tuple[str | None, 
 def _facts(source: Table, over: Over, results: Sequence[WindowResult]) -> KnownKeys:
     """The facts of the result: the rows are those of the source, with the partition as key."""
     key, by = frozenset((KEY,)), frozenset(over.partition)
-    numbers = [each.name for each in results if each.function.kind == "row_number"]
+    numbers = [each.name for each in results if each.function == Ranking("row_number")]
 
     def of(keys: Keys) -> Keys:
         keys = keys.with_dependencies([(key, by), (by, key)])
@@ -119,8 +124,6 @@ def _facts(source: Table, over: Over, results: Sequence[WindowResult]) -> KnownK
 
 # Types without a distance, so RANGE frames by a distance are refused.
 _NO_DISTANCE = (*TIME_OF_DAY, "VARCHAR", "BOOLEAN")
-# Ranks that grow along the order, so that a condition may bound them.
-_GROWING = ("row_number", "rank", "dense_rank")
 _EXCLUDES: Mapping[str, Exclude] = {
     "NO_OTHER": "",
     "CURRENT_ROW": "row",
@@ -260,52 +263,48 @@ class _Function:
             return replace(self._aggregate(kind), sql=lambda value: _of_class(value, kind))
         (kind,) = types_of([text_of(node)], self.source.keyed())
         if called in RANKS:
-            return WindowResult(name, self._rank(called))
+            number = self._number(called, 0) if called == "ntile" else 1
+            return WindowResult(name, self._ordered(Ranking(called, number)))
         if called in OFFSETS or called in ENDS:
-            function = self._of_rows(called)
+            function = self._ordered(self._of_rows(called))
             return WindowResult(name, function, lambda value: f"CAST({value} AS {kind})")
         return self._aggregate(kind)
 
-    def _rank(self, kind: str) -> WindowFunction:
-        function = WindowFunction(self.call.name, kind)
-        if kind == "ntile":
-            function = self._numbered(function, 0)
-        return self._ordered(function)
-
-    def _of_rows(self, kind: str) -> WindowFunction:
+    def _of_rows(self, called: str) -> Offset | End:
         """lag, lead, and values at the ends of a frame."""
-        node, name = self.call.node, self.call.name
+        node = self.call.node
         self._refuse(node["filter_expr"], "FILTER")
         shown, *others = [text_of(each["expression"]) for each in node["arguments"]]
-        function = WindowFunction(name, kind, shown, ignores_nulls=bool(node["ignore_nulls"]))
-        if others:
-            function = self._numbered(function, 1)
-        if kind in ENDS:
-            function = structs.replace(function, frame=self._frame())
-        elif len(others) > 1:
+        number = self._number(called, 1) if others else 1
+        ignores_nulls, is_in_own_order = bool(node["ignore_nulls"]), bool(node["arg_orders"])
+        if called in ENDS:
+            frame = WHOLE_FRAME if is_in_own_order else self._frame()
+            return End(called, shown, number, ignores_nulls, frame=frame)
+        if ignores_nulls:
+            self._refuse(is_in_own_order, "ORDER BY and IGNORE NULLS within the call")
+        if isinstance(number, int) and number < 0:
+            called, number = ("lead" if called == "lag" else "lag"), -number
+        default = ""
+        if len(others) > 1:
             (of,) = types_of([shown], self.source.keyed())
-            function = structs.replace(function, default=f"CAST({others[1]} AS {of})")
-        if kind in OFFSETS and function.ignores_nulls:
-            self._refuse(node["arg_orders"], "ORDER BY and IGNORE NULLS within the call")
-        return self._ordered(function)
+            default = f"CAST({others[1]} AS {of})"
+        return Offset(called, shown, number, default, ignores_nulls)
 
-    def _numbered(self, function: WindowFunction, at: int) -> WindowFunction:
-        """The function with its number, which is an argument."""
-        argument, kind = self.call.node["arguments"][at]["expression"], function.kind
+    def _number(self, called: str, at: int) -> NumberOrSql:
+        """The number of a call, which is an argument."""
+        argument = self.call.node["arguments"][at]["expression"]
         number, problem = _constant(argument), "ntile(n) takes a number above zero"
         if number is None:
             sql = f"CAST({text_of(argument)} AS BIGINT)"
-            if kind == "ntile":
+            if called == "ntile":
                 failed = f"CAST('{problem}, not ' || {sql} AS BIGINT)"
                 sql = f"CASE WHEN {sql} < 1 THEN {failed} ELSE {sql} END"
-            return structs.replace(function, number_by=sql)
-        if kind == "ntile" and number < 1:
+            return sql
+        if called == "ntile" and number < 1:
             raise SqlQueryError(problem, self.call.place)
-        if kind in OFFSETS and number < 0:
-            kind, number = ("lead" if kind == "lag" else "lag"), -number
-        return structs.replace(function, kind=kind, number=number)
+        return number
 
-    def _ordered(self, function: WindowFunction) -> WindowFunction:
+    def _ordered(self, function: Ranking | Offset | End) -> WindowFunction:
         """The function with the order of the call, which is that of rows of the frame."""
         node = self.call.node
         if not node["arg_orders"]:
@@ -318,12 +317,8 @@ class _Function:
                 for sql, kind, order in zip(expressions, kinds, node["arg_orders"], strict=True)
             ]
         )
-        return structs.replace(
-            function,
-            within=struct((f"o{at}", sql) for at, sql in enumerate(parts)),
-            is_descending=is_descending,
-            frame=self._frame(),
-        )
+        by = struct((f"o{at}", sql) for at, sql in enumerate(parts))
+        return InOwnOrder(self.call.name, function, by, is_descending, frame=self._frame())
 
     def _aggregate(self, kind: str) -> WindowResult:
         """An aggregate over a frame, translated as an aggregate of a group."""
@@ -351,14 +346,7 @@ class _Function:
         types = self.source.keyed()
         parts = parts_of(call, lambda sql: types_of([sql], types)[0])
         aggregate = parsed_aggregate(name, *parts.aggregates)
-        function = WindowFunction(
-            name,
-            aggregate.kind,
-            aggregate.argument or "",
-            number=aggregate.limit,
-            is_distinct=aggregate.is_distinct,
-            frame=self._frame(),
-        )
+        function = FrameAggregate(aggregate, frame=self._frame())
         return WindowResult(name, function, lambda value: f"CAST({parts.result(value)} AS {kind})")
 
     def _frame(self) -> Frame:
@@ -387,7 +375,7 @@ class _Function:
         is_of_row = bool(columns(by))
         if unit == "range":
             at = self._value_at(text_of(by), side, is_start=is_start)
-            return FrameBound(side, at=at, is_of_row=is_of_row)
+            return FrameBound(side, at, is_of_row)
         if is_of_row:
             away = f"CAST({text_of(by)} AS BIGINT)"
             if unit == "groups":
@@ -395,7 +383,7 @@ class _Function:
                 away = f"coalesce({away}, 0)"
             failed = _failing(f"coalesce({away}::VARCHAR, 'null')", "BIGINT")
             at = f"CASE WHEN {away} >= 0 THEN {away} ELSE {failed} END"
-            return FrameBound(side, at=at, is_of_row=True)
+            return FrameBound(side, at, is_of_row=True)
         offset = _constant(by)
         if offset is None or offset < 0:
             raise SqlQueryError(
@@ -482,5 +470,5 @@ def is_row_number(node: Node) -> bool:
 
 def is_growing(node: Node) -> bool:
     """Whether a node is a rank that grows along its order."""
-    called = is_window(node) and not node["arg_orders"]
-    return called and node["function_name"].lower() in _GROWING
+    rank = RANKS.get(node["function_name"].lower()) if is_window(node) else None
+    return rank is not None and rank.end is not None and not node["arg_orders"]

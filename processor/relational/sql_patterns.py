@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import NoReturn
 
 from ikebana.processor.kernels.row_patterns import PatternError, parsed
-from ikebana.processor.kernels.window_values import PATTERN, WindowFunction
+from ikebana.processor.kernels.window_values import RowPattern
 from ikebana.processor.linear.bound_query import SqlQueryError, closing, query_tree
 from ikebana.processor.linear.json_text import literal, quoted
 from ikebana.processor.linear.scope import ExpressionError
@@ -283,7 +283,7 @@ class _Matching:
         shown = [(name, measures.of(each)) for name, each in call.measures]
         over = Over(tuple(self._partition), tuple(self._order()))
         rows = self._translate(self._rows(), {_ROWS: self._source})
-        function = WindowFunction(match, PATTERN, quoted(bits), pattern=call.pattern)
+        function = RowPattern(quoted(bits), call.pattern)
         result = WindowResult(match, function, lambda value: f"CAST({value} AS {_MATCHED_ROW})")
         table = with_functions(self._making, rows, over, [result], what="matches")
         by = [*map(quoted, self._partition)]

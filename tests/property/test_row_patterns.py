@@ -15,7 +15,7 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import stretches, window_functions
 from ikebana.processor.kernels.row_patterns import PatternError, parsed
 from ikebana.processor.kernels.window_functions import Window
-from ikebana.processor.kernels.window_values import WindowFunction
+from ikebana.processor.kernels.window_values import RowPattern
 from support.pattern_oracle import Pattern, Repeated, Sequenced, Variable, matches, patterns
 from support.relation_batches import pairs
 from support.stores import entries, reopened
@@ -53,16 +53,18 @@ def window_of(pattern: Pattern) -> Window:
         parsed(str(pattern))
     except PatternError:
         reject()
-    return Window((WindowFunction("f", "pattern", "x", pattern=str(pattern)),), ORDER, "")
+    return Window((RowPattern("x", str(pattern)),), ORDER, "")
 
 
 def updates_of(history: Sequence[Any], window: Window) -> list[KeyedUpdate]:
     """Updates with a bit for each variable of the pattern that a row may stand for."""
-    variables = parsed(window.functions[0].pattern).variables
+    (function,) = window.functions
+    assert isinstance(function, RowPattern)
+    variables = parsed(function.pattern).variables
 
     def written(at: int, may_be: str) -> bytes:
         bits = sum(1 << bit for bit, name in enumerate(variables) if name in may_be)
-        return canonical.encode({"o": {"o0": at}, "r": {"at": at, "v": may_be}, "x": bits})
+        return canonical.encode({"o": {"o0": at}, "r": {"at": at, "v": may_be}, "a0": bits})
 
     return [KeyedUpdate(b"1", written(*row), time, diff) for row, time, diff in history]
 

@@ -15,19 +15,26 @@ from ikebana.arrangements.update import Interval, accumulate, consolidate
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import stretches, window_functions
+from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.window_functions import Window
 from ikebana.processor.kernels.window_values import (
     ENDS,
     OFFSETS,
     RANKS,
+    WHOLE_FRAME,
+    End,
     Frame,
+    FrameAggregate,
     FrameBound,
+    InOwnOrder,
+    Offset,
+    Ranking,
     WindowFunction,
 )
 from support.relation_batches import pairs
 from support.stores import entries, reopened
 from support.strategies import unhurried
-from support.window_oracle import Sorted
+from support.window_oracle import Sorted, row_of
 
 TIMES = 6
 ORDER = ("row", (("o0", ""),))
@@ -52,8 +59,8 @@ def frames(draw: st.DrawFn) -> Frame:
     bounds = []
     for side in sides:
         by = draw(st.integers(0, 2)) if side in ("preceding", "following") else 0
-        at = f"{side[0]}{by}" if unit == "range" and side in ("preceding", "following") else ""
-        bounds.append(FrameBound(side, 0 if at else by, at))  # type: ignore[arg-type]
+        is_value = unit == "range" and side in ("preceding", "following")
+        bounds.append(FrameBound(side, f"{side[0]}{by}" if is_value else by))  # type: ignore[arg-type]
     if draw(st.integers(0, 4)) == 0:
         number = {"rows": "away", "groups": "away", "range": ""}[unit]
         bounds = [_of_row(each, number) for each in bounds]
@@ -65,47 +72,34 @@ def _of_row(bound: FrameBound, number: str) -> FrameBound:
     """The bound with a distance of each row, if it has one."""
     if bound.side not in ("preceding", "following"):
         return bound
-    return FrameBound(bound.side, 0, number or f"{bound.side[0]}_by_row", is_of_row=True)
+    return FrameBound(bound.side, number or f"{bound.side[0]}_by_row", is_of_row=True)
 
 
 @st.composite
 def functions(draw: st.DrawFn) -> WindowFunction:
     """Any function over the argument x; some have a number by row, or an order of the call."""
-    function = draw(plain_functions())
-    kind, within = function.kind, draw(st.sampled_from(["", "", "i"]))
-    is_numbered = kind in ("ntile", "nth_value", *OFFSETS) and draw(st.booleans())
-    number_by = "" if not is_numbered else "n" if kind == "ntile" else draw(st.sampled_from("nm"))
-    function = replace(function, number_by=number_by)
-    if not within or not (
-        kind in (*RANKS, *ENDS) or (kind in OFFSETS and not function.ignores_nulls)
-    ):
-        return function
-    frame = function.frame if kind in ENDS else draw(st.one_of(frames(), st.sampled_from(USUAL)))
-    order: Any = (("o0", ""),)
-    return replace(
-        function,
-        within=within,
-        order=("row", order),
-        is_descending=draw(st.booleans()),
-        frame=frame,
-    )
-
-
-@st.composite
-def plain_functions(draw: st.DrawFn) -> WindowFunction:
     kind = draw(st.sampled_from([*RANKS, *OFFSETS, *ENDS, *AGGREGATES]))
-    if kind in RANKS:
-        return WindowFunction("f", kind, number=draw(st.integers(1, 3)))
-    number, ignores = draw(st.integers(1, 3)), draw(st.booleans())
-    if kind in OFFSETS:
-        default = draw(st.sampled_from(["", "y"]))
-        return WindowFunction("f", kind, "x", default, draw(st.integers(0, 3)), ignores)
     frame = draw(st.one_of(frames(), st.sampled_from(USUAL), st.sampled_from(AWAY)))
-    if kind in ENDS:
-        number = number if kind == "nth_value" else 1
-        return WindowFunction("f", kind, "x", "", number, ignores, frame=frame)
-    argument = draw(st.sampled_from(["", "x"])) if kind == "count" else "x"
-    return WindowFunction("f", kind, argument, number=number, frame=frame)
+    number, ignores = draw(st.integers(1, 3)), draw(st.booleans())
+    if kind in AGGREGATES:
+        argument = draw(st.sampled_from(["", "x"])) if kind == "count" else "x"
+        return FrameAggregate(Aggregate("f", kind, argument, number), frame=frame)
+    of_row = draw(st.sampled_from(["", "", "n", "m"]))
+    is_within = draw(st.booleans())
+    function: Ranking | Offset | End
+    if kind in RANKS:
+        function = Ranking(kind, "n" if of_row and kind == "ntile" else number)
+    elif kind in OFFSETS:
+        default = draw(st.sampled_from(["", "y"]))
+        is_within &= not ignores
+        function = Offset(kind, "x", of_row or number - 1, default, ignores)
+    else:
+        nth = (of_row or number) if kind == "nth_value" else 1
+        function = End(kind, "x", nth, ignores, frame=WHOLE_FRAME if is_within else frame)
+    if not is_within:
+        return function
+    order: Any = "row", (("o0", ""),)
+    return InOwnOrder("f", function, "i", draw(st.booleans()), order, frame=frame)
 
 
 USUAL = (
@@ -114,7 +108,7 @@ USUAL = (
     Frame("rows", end=FrameBound("all")),
     Frame("rows", FrameBound("current"), FrameBound("all")),
     Frame("rows", FrameBound("preceding", 1), FrameBound("following", 1)),
-    Frame("range", FrameBound("preceding", at="p1")),
+    Frame("range", FrameBound("preceding", "p1")),
 )
 # Frames that rows between the row and the frame move, and frames whose far end moves.
 AWAY = tuple(
@@ -137,17 +131,16 @@ def windows(draw: st.DrawFn) -> Window:
     found = draw(st.lists(functions(), min_size=1, max_size=4))
     most = draw(st.sampled_from([0, 0, 1, 2, 4]))
     if most:
-        kind = draw(st.sampled_from(["row_number", "rank", "dense_rank"]))
-        found = [WindowFunction("f", kind), *found]
+        found = [Ranking(draw(st.sampled_from(["row_number", "rank", "dense_rank"]))), *found]
     return Window(tuple(found), ORDER, "", draw(st.booleans()), most)
 
 
-def row(identity: int, value: int | None, x: int | None, *, descending: bool) -> bytes:
+def row(window: Window, identity: int, value: int | None, x: int | None) -> bytes:
     """A row, with the values of its order that lie before and behind."""
     found: dict[str, Any] = {"o": {"o0": value}, "r": {"id": identity, "v": value, "x": x}}
     for by in range(3):
         for side, sign in (("p", -1), ("f", 1)):
-            away = by * sign * (-1 if descending else 1)
+            away = by * sign * (-1 if window.is_descending else 1)
             found[f"{side}{by}"] = {"o0": None if value is None else value + away}
     for side in "pf":
         found[f"{side}_by_row"] = found[f"{side}{identity % 3}"]
@@ -156,7 +149,7 @@ def row(identity: int, value: int | None, x: int | None, *, descending: bool) ->
         "n": None if x is None else x + 1,
         "m": None if value is None else value - 1,
     }
-    return canonical.encode({**found, "x": x, "y": identity * 10, "i": {"o0": x}, **numbers})
+    return row_of(window, {**found, "x": x, "y": identity * 10, "i": {"o0": x}, **numbers})
 
 
 rows = st.tuples(
@@ -179,10 +172,7 @@ def histories(draw: st.DrawFn) -> list[tuple[bytes, tuple[Any, ...], int, int]]:
 
 
 def updates_of(history: Iterable[Any], window: Window) -> list[KeyedUpdate]:
-    return [
-        KeyedUpdate(key, row(*of, descending=window.is_descending), time, diff)
-        for key, of, time, diff in history
-    ]
+    return [KeyedUpdate(key, row(window, *of), time, diff) for key, of, time, diff in history]
 
 
 def expected(updates: Sequence[KeyedUpdate], window: Window, time: int) -> Counter[Any]:
@@ -196,7 +186,7 @@ def expected(updates: Sequence[KeyedUpdate], window: Window, time: int) -> Count
             if of == key
             for _ in range(count)
         ]
-        partition = Sorted(copies, descending=window.is_descending)
+        partition = Sorted(copies, window)
         for at, each in enumerate(partition.rows):
             values = [partition.value(function, at) for function in window.functions]
             if not window.most or values[0] <= window.most:
@@ -272,7 +262,9 @@ def test_rows_between_move_a_frame(kind: str) -> None:
     for frame, exclude in product(AWAY, excludes):
         shifted = replace(frame, exclude=exclude)
         number = 2 if kind == "nth_value" else 1
-        function = WindowFunction("f", kind, "x", number=number, frame=shifted)
+        function: WindowFunction = FrameAggregate(Aggregate("f", kind, "x"), frame=shifted)
+        if kind in ENDS:
+            function = End(kind, "x", number, frame=shifted)
         window = Window((function,), ORDER, "")
         updates = updates_of(history, window)
         found = moved(MemoryStore(), updates, [TIMES], window)

@@ -8,20 +8,28 @@ from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import window_functions
+from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.window_functions import Window
-from ikebana.processor.kernels.window_values import Frame, FrameBound, WindowFunction
+from ikebana.processor.kernels.window_values import (
+    Frame,
+    FrameAggregate,
+    FrameBound,
+    Offset,
+    Ranking,
+    WindowFunction,
+)
 from support.stores import CountingStore
 
 ORDER = ("row", (("o0", ""),))
-SUM = WindowFunction("s", "sum", "x")
-NUMBER = WindowFunction("n", "row_number")
-LAG = WindowFunction("l", "lag", "x")
-NEAR = WindowFunction("a", "avg", "x", frame=Frame("rows", FrameBound("preceding", 3)))
-MAX = WindowFunction("m", "max", "x")
+SUM = FrameAggregate(Aggregate("s", "sum", "x"))
+NUMBER = Ranking("row_number")
+LAG = Offset("lag", "x")
+NEAR = FrameAggregate(Aggregate("a", "avg", "x"), frame=Frame("rows", FrameBound("preceding", 3)))
+MAX = FrameAggregate(Aggregate("m", "max", "x"))
 
 
 def row(at: float, x: int) -> bytes:
-    return canonical.encode({"o": {"o0": at}, "r": {"at": at, "x": x}, "x": x})
+    return canonical.encode({"o": {"o0": at}, "r": {"at": at, "x": x}, "a0": x})
 
 
 def moved(rows: int, window: Window, changes: Sequence[tuple[float, int, int]]) -> list[int]:
@@ -45,8 +53,8 @@ SIZES = (100, 3_000)
         pytest.param((LAG, NEAR), 0, [(40.5, 500, 1)], 7, id="a frame of few rows"),
         pytest.param((MAX,), 0, [(40.5, 5, 1)], 1, id="a maximum that stays"),
         pytest.param((NUMBER,), 0, [(40, 5, -1), (40, 6, 1)], 2, id="a place that stays"),
-        pytest.param((WindowFunction("r", "rank"),), 3, [(0.5, 1, 1)], 4, id="the first ranks"),
-        pytest.param((WindowFunction("r", "rank"),), 3, [(77.5, 1, 1)], 0, id="behind them"),
+        pytest.param((Ranking("rank"),), 3, [(0.5, 1, 1)], 4, id="the first ranks"),
+        pytest.param((Ranking("rank"),), 3, [(77.5, 1, 1)], 0, id="behind them"),
     ],
 )
 def test_a_change_costs_what_it_moves(

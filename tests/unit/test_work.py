@@ -25,7 +25,7 @@ from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.window_functions import Window
-from ikebana.processor.kernels.window_values import WindowFunction
+from ikebana.processor.kernels.window_values import FrameAggregate, Ranking
 from ikebana.processor.planning import planner
 from ikebana.processor.topics.input_codec import codec_of
 from ikebana.processor.topics.intake import Intake
@@ -94,10 +94,10 @@ def reducing() -> None:
 
 def windowing() -> None:
     """A number and a running sum of each row of a partition that is new."""
-    functions = WindowFunction("n", "row_number"), WindowFunction("s", "sum", "x")
+    functions = Ranking("row_number"), FrameAggregate(Aggregate("s", "sum", "x"))
     updates = [
         KeyedUpdate(
-            b"1", b'{"o":{"o0":%d},"r":{"at":%d},"x":%d}' % (at * 7 % RECORDS, at, at), 0, 1
+            b"1", b'{"o":{"o0":%d},"r":{"at":%d},"a0":%d}' % (at * 7 % RECORDS, at, at), 0, 1
         )
         for at in range(RECORDS)
     ]
