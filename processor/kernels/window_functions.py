@@ -106,8 +106,7 @@ class Renewal:
         self._function, self._rows, self._end = function, rows, end
         self._changes, self._renew = changes, renew
         self._is_grown = sum(change.more for change in changes) != 0
-        # A frame that begins or ends some rows away moves with the rows that come and go between.
-        self._shifts = not isinstance(function, _OF_PARTITION) and function.frame.unit != "range"
+        self._shifts = function.shifts
 
     def run(self) -> None:
         """Renew the values."""
@@ -143,8 +142,6 @@ class Renewal:
         """The rows with a change in their reach."""
         done = 0
         for change in self._changes:
-            if self._is_before(change):
-                continue
             # A removed row may have been in frames that now end before its place.
             more = 0 if change.is_new else 1
             begin = self._ending_behind(self._outer, change.at - more)
@@ -152,20 +149,6 @@ class Renewal:
             for at in range(max(begin, done), end):
                 self._renew(at)
             done = max(done, end)
-
-    def _is_before(self, change: RowChange) -> bool:
-        """Whether a change lies behind the rows that decide the values of all rows."""
-        function = self._function
-        if not isinstance(function, End) or not isinstance(function.number, int):
-            return False
-        frame = function.frame
-        if not frame.is_prefix or frame.exclude or frame.is_of_row or function.ignores_nulls:
-            return False
-        if function.name == "last_value" or (frame.end.side == "preceding" and self._shifts):
-            # Rows behind the first ones move the end of frames that had none of these.
-            return False
-        moved = sum(each.more for each in self._changes if each.at < change.at)
-        return min(change.at, change.at - moved) >= function.number
 
     def _from_begin(self) -> None:
         """Frames that begin with the partition."""
@@ -278,7 +261,8 @@ def _of_groups(rows: WindowRows, changes: Sequence[RowChange]) -> Iterator[Sums]
 def _first(holds: Callable[[int], bool], near: int, size: int) -> int:
     """The first position for which a condition holds, which then holds for all behind it.
 
-    It is usually near another one, so the search begins there, in steps that double.
+    It is usually near another one, so the search begins there, in steps that double.  Otherwise it
+    is often an end.
     """
     low, high, step = 0, size, 1
     at = min(max(near, 0), high - 1)
@@ -288,11 +272,15 @@ def _first(holds: Callable[[int], bool], near: int, size: int) -> int:
         else:
             low, at = at + 1, at + step
         step *= 2
+        if step == _FAR and high == size and not holds(size - 1):
+            return size
+        if step == _FAR and low == 0 and holds(0):
+            return 0
     return bisect_left(range(high), 1, low, key=holds)
 
 
-# Functions that read the rows of the partition, not those of a frame.
-_OF_PARTITION = (Ranking, Offset, RowPattern)
+# Nearer rows are mostly read together.
+_FAR = 64
 
 
 def _is_any(sums: Sums) -> bool:

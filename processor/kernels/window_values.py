@@ -53,6 +53,11 @@ class FrameBound(msgspec.Struct, frozen=True, array_like=True):
     away: NumberOrSql = 0
     is_of_row: bool = False
 
+    @property
+    def is_away(self) -> bool:
+        """Whether it depends on where the row is, and is not at the row."""
+        return self.side in ("preceding", "following")
+
 
 ALL, CURRENT = FrameBound("all"), FrameBound("current")
 
@@ -429,6 +434,11 @@ class _Function(msgspec.Struct, frozen=True, array_like=True, dict=True):
         """The sums of a stretch of rows that it needs beside their number."""
         return None
 
+    @property
+    def shifts(self) -> bool:
+        """Whether rows that come or go between a row and its reach may change the value."""
+        return False
+
     def value(self, rows: WindowRows, at: int, row: PartitionRow) -> bytes:
         """The value at a row, as canonical JSON."""
         raise NotImplementedError
@@ -516,6 +526,11 @@ class _FrameFunction(_Function, frozen=True, kw_only=True):
         """Whether it differs between rows with the same frame."""
         return self.frame.is_of_row
 
+    @property
+    def shifts(self) -> bool:
+        frame = self.frame
+        return frame.unit != "range" and (frame.start.is_away or frame.end.is_away)
+
     def reach(self, rows: WindowRows, at: int, row: PartitionRow) -> RowPositions:
         return (0, rows.size) if self.frame.is_of_row else rows.positions(self.frame, at, row)
 
@@ -531,6 +546,18 @@ class End(_FrameFunction, frozen=True, tag="end"):
     @property
     def is_of_row(self) -> bool:
         return self.frame.is_of_row or isinstance(self.number, str)
+
+    @property
+    def shifts(self) -> bool:
+        start, end = self.frame.start, self.frame.end
+        # The far side of a frame only decides whether it has the row at all.
+        if self.frame.exclude:
+            decides = True
+        elif self.name == "last_value":
+            decides = end.is_away or start.side == "following"
+        else:
+            decides = start.is_away or end.side == "preceding"
+        return super().shifts and decides
 
     @property
     def reads(self) -> tuple[NumberOrSql, ...]:

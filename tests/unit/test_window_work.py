@@ -11,6 +11,7 @@ from ikebana.processor.kernels import window_functions
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.window_functions import Window
 from ikebana.processor.kernels.window_values import (
+    End,
     Frame,
     FrameAggregate,
     FrameBound,
@@ -26,6 +27,8 @@ NUMBER = Ranking("row_number")
 LAG = Offset("lag", "x")
 NEAR = FrameAggregate(Aggregate("a", "avg", "x"), frame=Frame("rows", FrameBound("preceding", 3)))
 MAX = FrameAggregate(Aggregate("m", "max", "x"))
+TO_END = Frame("rows", FrameBound("current"), FrameBound("all"))
+FIRST, LAST = End("first_value", "x"), End("last_value", "x", frame=TO_END)
 
 
 def row(at: float, x: int) -> bytes:
@@ -52,6 +55,7 @@ SIZES = (100, 3_000)
         pytest.param((SUM, NUMBER), 0, [(1e6, 5, 1)], 1, id="a running sum at the end"),
         pytest.param((LAG, NEAR), 0, [(40.5, 500, 1)], 7, id="a frame of few rows"),
         pytest.param((MAX,), 0, [(40.5, 5, 1)], 1, id="a maximum that stays"),
+        pytest.param((FIRST, LAST), 0, [(40.5, 5, 1)], 1, id="the ends of a partition"),
         pytest.param((NUMBER,), 0, [(40, 5, -1), (40, 6, 1)], 2, id="a place that stays"),
         pytest.param((Ranking("rank"),), 3, [(0.5, 1, 1)], 4, id="the first ranks"),
         pytest.param((Ranking("rank"),), 3, [(77.5, 1, 1)], 0, id="behind them"),
