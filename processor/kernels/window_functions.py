@@ -58,7 +58,6 @@ from ikebana.processor.kernels.stretches import (
     entry_of,
 )
 from ikebana.processor.kernels.window_values import (
-    End,
     FrameAggregate,
     Offset,
     PresentValues,
