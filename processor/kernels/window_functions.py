@@ -34,6 +34,7 @@ from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.kernels.argument_values import PresentValues, RowPositions
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
     KEY_WITH_LENGTH,
@@ -60,10 +61,8 @@ from ikebana.processor.kernels.stretches import (
 from ikebana.processor.kernels.window_values import (
     FrameAggregate,
     Offset,
-    PresentValues,
     Ranking,
     RowPattern,
-    RowPositions,
     WindowFunction,
     WindowRows,
 )

@@ -21,13 +21,13 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.processor.kernels.aggregate_kinds import (
-    KINDS,
-    NOT_FINITE,
-    AggregateKind,
-    First,
-    as_double,
-    not_finite,
+from ikebana.processor.kernels.aggregate_kinds import KINDS, AggregateKind, First
+from ikebana.processor.kernels.argument_values import (
+    ExtremeValues,
+    FrameValues,
+    PresentValues,
+    RowPositions,
+    SummedTerms,
 )
 from ikebana.processor.kernels.order import SortOrder, ordered, value_of
 from ikebana.processor.kernels.reduce import Aggregate
@@ -97,62 +97,8 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
 
 
 WHOLE_FRAME = Frame(end=ALL)
-RowPositions = tuple[int, int]
 PlaceOfValue = Callable[[PartitionRow, str], bytes]
 """Encodes a value of the order, which is an argument of a row, as a place."""
-
-
-class PresentValues(msgspec.Struct, frozen=True):
-    """How a stretch of rows adds up an argument: it counts the rows that have it."""
-
-    argument: str
-
-    def of(self, value: Any) -> Sums:
-        """The sums of one value; empty sums for null, and for a value that cannot be added."""
-        return self.none if value is None else self._sums(value)
-
-    def _sums(self, _: Any) -> Sums:
-        return Sums(1)
-
-    @property
-    def none(self) -> Sums:
-        """The sums of no values."""
-        return Sums()
-
-
-class ExtremeValues(PresentValues, frozen=True):
-    """The least and the greatest value of an argument, in the order of its type."""
-
-    order: SortOrder
-
-    def _sums(self, value: Any) -> Sums:
-        place = ordered(value, descending=False, order=self.order)
-        return Sums(1, least=place, greatest=place)
-
-
-class SummedTerms(PresentValues, frozen=True):
-    """The sums of the terms that a kind of aggregate has."""
-
-    kind: str
-    is_single: bool
-
-    def _sums(self, value: Any) -> Sums:
-        kind = KINDS[self.kind]
-        if self.is_single:
-            value = as_double(value)
-        if kind.may_be_beyond and (which := not_finite(value)) is not None:
-            beyond = tuple(int(at == which) for at in range(len(NOT_FINITE)))
-            return Sums(1, self.none.totals, beyond)  # type: ignore[arg-type]
-        assert kind.terms is not None, "what is added has terms"
-        terms = kind.terms(value)
-        return self.none if terms is None else Sums(1, tuple(terms))
-
-    @property
-    def none(self) -> Sums:
-        return Sums(totals=(_ZERO,) * KINDS[self.kind].totals)
-
-
-_ZERO = Decimal(0)
 
 
 class WindowRows:
@@ -177,6 +123,8 @@ class WindowRows:
         """The values of patterns, by position."""
         # By frame, the range that was asked for last, and its sums.
         self._folds: dict[Frame, tuple[int, int, Stretch]] = {}
+        self.listed: dict[FrameAggregate, FrameValues] = {}
+        """The values in the frame that was asked for last, by function."""
 
     def row(self, position: int) -> PartitionRow:
         """The row at a position."""
@@ -303,6 +251,7 @@ def _signed(rows: WindowRows, bound: FrameBound, row: PartitionRow) -> int:
 
 # A frame that grows by fewer rows is added to.
 _NEAR = 32
+_ZERO = Decimal(0)
 _decode = canonical.decoder(Any)
 
 
@@ -695,37 +644,28 @@ class FrameAggregate(_FrameFunction, frozen=True, tag="aggregate"):
 
     def _of_values(self, rows: WindowRows, segments: Sequence[RowPositions]) -> Any:
         """The result over all values in a frame, or over each distinct one."""
-        kind, aggregate = self.kind, self.aggregate
-        places = self._places(rows, segments)
-        if aggregate.is_of_set:
-            places = sorted(set(places))
+        if self not in rows.listed:
+            rows.listed[self] = FrameValues(self.aggregate)
+        values, user_class = rows.listed[self], self.kind.user_class
+        values.move(
+            segments,
+            lambda begin, end: (
+                (rows.argument(row, self.aggregate.field), copies)
+                for row, _, copies in rows.between(begin, end)
+            ),
+        )
+        places = values.places
 
         def first(limit: int) -> list[Any]:
             return [value_of(place) for place in places[:limit]]
 
-        if kind.user_class is not None:
+        if user_class is not None:
             state = UserState()
-            failure = kind.user_class.recompute(state, first(len(places)), aggregate.name)
+            failure = user_class.recompute(state, first(len(places)), self.aggregate.name)
             return {"error": failure} if failure else {"value": state.result}
-        if kind.terms is None:
+        if self.kind.terms is None:
             return self._result(Sums(len(places), self._zeros), first)
-        summed = SummedTerms(aggregate.field, aggregate.kind, aggregate.is_single)
-        sums = summed.none
-        for place in places:
-            value = value_of(place)
-            sums += summed.of(_decode(value) if isinstance(value, msgspec.Raw) else value)
-        return self._result(sums, first)
-
-    def _places(self, rows: WindowRows, segments: Sequence[RowPositions]) -> list[bytes]:
-        """The values of rows in segments, as bytes in their order."""
-        is_turned, of = self.kind.keeps == "descending", self.aggregate
-        places: list[bytes] = []
-        for segment in segments:
-            for row, _, copies in rows.between(*segment):
-                if (written := rows.argument(row, of.field)) is not None:
-                    place = ordered(_decode(written), descending=is_turned, order=of.order)
-                    places += [place] * copies
-        return sorted(places)
+        return self._result(values.sums, first)
 
     @property
     def _zeros(self) -> tuple[Decimal, ...]:

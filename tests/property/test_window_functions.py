@@ -83,7 +83,9 @@ def functions(draw: st.DrawFn) -> WindowFunction:
     number, ignores = draw(st.integers(1, 3)), draw(st.booleans())
     if kind in AGGREGATES:
         argument = draw(st.sampled_from(["", "x"])) if kind == "count" else "x"
-        return FrameAggregate(Aggregate("f", kind, argument, number), frame=frame)
+        distinct = argument != "" and draw(st.booleans())
+        aggregate = Aggregate("f", kind, argument, number, is_distinct=distinct)
+        return FrameAggregate(aggregate, frame=frame)
     of_row = draw(st.sampled_from(["", "", "n", "m"]))
     is_within = draw(st.booleans())
     function: Ranking | Offset | End

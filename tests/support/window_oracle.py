@@ -195,6 +195,8 @@ def _rank(row: Row) -> tuple[bool, Any]:
 
 def _aggregate(aggregate: Aggregate, seen: Sequence[Any]) -> Any:
     there = [value for value in seen if value is not None]
+    if aggregate.is_distinct:
+        there = sorted(set(there))
     match aggregate.kind:
         case "count":
             return len(there) if aggregate.field else len(seen)

@@ -1,13 +1,15 @@
 """What a change of one row costs of window functions, in entries, however many rows there are."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from ikebana.arrangements.update import Interval
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.kernels import window_functions
+from ikebana.processor.kernels import argument_values, window_functions
+from ikebana.processor.kernels.order import ordered
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.window_functions import Window
 from ikebana.processor.kernels.window_values import (
@@ -80,3 +82,22 @@ def test_a_number_of_the_middle_moves_all_behind_it() -> None:
 
     assert made == 1 + 2 * 300
     assert 300 < written < 340
+
+
+@pytest.mark.parametrize("kind", ["distinct", "top"])
+def test_values_of_a_frame_are_those_of_the_row_before(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What enters a frame and what leaves it is read, not all of it for each row."""
+    reads = []
+
+    def counted(value: object, **options: Any) -> bytes:
+        reads.append(value)
+        return ordered(value, **options)
+
+    monkeypatch.setattr(argument_values, "ordered", counted)
+    for start in (FrameBound("all"), FrameBound("preceding", 50)):
+        reads.clear()
+        aggregate = FrameAggregate(Aggregate("v", kind, "x", 3), frame=Frame("rows", start))
+        moved(500, Window((aggregate,), ORDER, ""), [])
+        assert 500 <= len(reads) < 1000
