@@ -59,8 +59,9 @@ except ImportError:
     CompiledRows = None  # type: ignore[assignment,misc]
 
 _NOTHING = Raw()
-# Messages with schemas always miss: after so many misses in a row the compiled code gives up.
-_MOST_MISSES = 64
+# How a message with its schema begins, which has the schema before the event.
+_SCHEMA = b'{"schema":'
+_LENGTH = len(_SCHEMA)
 # As many columns as wide tables have.
 _REMEMBERED = 1_000
 
@@ -212,7 +213,6 @@ class CompiledJson:
         if nulls := needs.nulls():
             rows.require(nulls)
         self._event = rows.event
-        self._misses = 0
 
     @staticmethod
     def fits(needs: Needs) -> bool:
@@ -223,12 +223,10 @@ class CompiledJson:
 
     def changes(self, key: bytes | None, value: bytes) -> list[Change] | None:
         """Decode the change of a message; None if `Debezium` has to."""
-        if self._misses > _MOST_MISSES or (not self._reads_all and self._may_lack(value)):
+        if value[:_LENGTH] == _SCHEMA or (not self._reads_all and self._may_lack(value)):
             return None
         if (event := self._event(value)) is None:
-            self._misses += 1
             return None
-        self._misses = 0
         replaces, row_key, after, before = event
         if self._reads_all and (
             self._may_lack(after) or (before is not None and self._may_lack(before))

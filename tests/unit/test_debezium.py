@@ -853,6 +853,19 @@ def test_a_plain_update_is_decoded_by_compiled_code(columns: tuple[str, ...] | N
         assert codec._compiled.changes(None, message) == [upsert(new, old)._replace(replaces=True)]
 
 
+def test_after_many_deletes_compiled_code_decodes_updates_as_before() -> None:
+    """A purge of a hundred rows left all later updates of the run to Python."""
+    codec = Debezium(Needs(before=True, key=("id",)))
+    if codec._compiled is None:
+        pytest.skip("the compiled code is not built, or switched off")
+    message = bare(event("u", ROW, ROW))
+    assert message is not None
+    for _ in range(100):
+        codec.changes(None, bare(event("d", ROW, None)), None)
+
+    assert codec._compiled.changes(None, message) == [upsert(ROW, ROW)._replace(replaces=True)]
+
+
 @pytest.mark.parametrize("scalar", [b"1", b'"a"', b"[1,2]"])
 def test_a_key_that_is_no_object_is_the_key(scalar: bytes) -> None:
     """As ikebana's own output has them; it has no columns that `key` could name."""
