@@ -289,23 +289,31 @@ def _in_json(module: str, name: str, *, placed: bool = False) -> MakeCodec:
 
     def make(needs: Needs, _: KeyFormat, __: "Schemas | None") -> Codec:
         codec: Codec = getattr(_module(module)(), name)(needs)
-        if placed and "sequence" in needs.options:
-            codec = _module("sequences")().Sequenced(name, codec, needs)
-        return codec
+        return _sequenced(codec, needs) if placed else codec
 
     return make
 
 
-def _by_schemas(module: str, name: str, *, any_keys: bool = False) -> MakeCodec:
+def _by_schemas(
+    module: str, name: str, *, any_keys: bool = False, placed: bool = False
+) -> MakeCodec:
     """The same of a codec that needs a registry, and with `any_keys` the format of keys."""
 
     def make(needs: Needs, key_format: KeyFormat, schemas: "Schemas | None") -> Codec:
         assert schemas is not None
         of_keys = (key_format,) if any_keys else ()
         codec: Codec = getattr(_module(module)(), name)(schemas, needs, *of_keys)
-        return codec
+        return _sequenced(codec, needs, schemas) if placed else codec
 
     return make
+
+
+def _sequenced(codec: Codec, needs: Needs, schemas: "Schemas | None" = None) -> Codec:
+    """The codec that reads the place of messages, too, if the input names it."""
+    if "sequence" not in needs.options:
+        return codec
+    sequenced: Codec = _module("sequences")().Sequenced(codec, needs, schemas)
+    return sequenced
 
 
 def _module(name: str) -> Callable[[], Any]:
@@ -365,13 +373,13 @@ FORMATS: Mapping[str, InputTraits] = {
     ),
     "debezium-avro": InputTraits(
         kind="changes",
-        codec=_by_schemas("debezium_avro", "DebeziumAvro"),
+        codec=_by_schemas("debezium_avro", "DebeziumAvro", placed=True),
         encoding="avro",
         key_from="either",
         keys_alike=True,
         old_images=True,
         usual_encodings="always",
-        options={**_OF_CHANGES, **_FRAMING, **_PLACEHOLDER},
+        options={**_OF_CHANGES, **_SEQUENCE, **_FRAMING, **_PLACEHOLDER},
     ),
     "debezium-flat-json": InputTraits(
         kind="changes",

@@ -20,6 +20,9 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from ikebana.codecs import canonical
+from ikebana.codecs.avro import AvroDecoder, framing_of
+from ikebana.codecs.avro_compiler import TOLERANT, Fields
+from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.canonical import FAULTS, decode_error, object_of
 from ikebana.codecs.change import Change, Codec, Headers, Ignored, Needs
 from ikebana.codecs.encodings import instant_of
@@ -146,11 +149,12 @@ class Sequenced:
     """Gives the changes of another codec the sequences of their messages.
 
     Messages that only insert may lack it, as rows of a snapshot do: these are before all others.
-    A tombstone only repeats a delete, so it is ignored.
+    A tombstone only repeats a delete, so it is ignored.  `schemas` is the registry if messages are
+    in Avro.
 
     >>> from ikebana.codecs.maxwell import Maxwell
     >>> needs = Needs(key=("id",), options={"sequence": "position log"})
-    >>> codec = Sequenced("Maxwell", Maxwell(needs), needs)
+    >>> codec = Sequenced(Maxwell(needs), needs)
     >>> message = b'{"type": "insert", "data": {"id": 1}, "position": "bin.09:4"}'
     >>> codec.changes(None, message, None)[0].sequence
     ('003bin002090014',)
@@ -159,13 +163,13 @@ class Sequenced:
         ConfigError: the option names no field, or nothing keeps the order of changes.
     """
 
-    def __init__(self, name: str, codec: Codec, needs: Needs) -> None:
+    def __init__(self, codec: Codec, needs: Needs, schemas: Schemas | None = None) -> None:
         require_state(needs)
-        self._name, self._codec = name, codec
-        self._sequence = SourceSequence(name, needs.options["sequence"])
+        self._name, self._codec = type(codec).__name__, codec
+        self._sequence = SourceSequence(self._name, needs.options["sequence"])
         # Kafka Connect may put a message into a payload.
         fields = {"payload", *(path[0] for path in self._sequence.paths)}
-        self._read = canonical.decoder(object_of(dict.fromkeys(fields, Any)))
+        self._read = _decoder(fields, needs, schemas)
 
     def key(self, key: bytes | None) -> bytes | None:
         return self._codec.key(key)
@@ -175,26 +179,41 @@ class Sequenced:
     ) -> Sequence[Change] | Ignored:
         if value is None:
             return Ignored("tombstone")
+        headers = list(headers) if headers else None
         changes = self._codec.changes(key, value, headers)
         if isinstance(changes, Ignored):
             return changes
+        if changes[0].kind == "delete" and not changes[0].replaces:
+            # A null that has bytes, as that of a converter which adds a schema.
+            return Ignored("tombstone")
         try:
-            return self._placed(changes, value)
+            return self._placed(changes, self._read(value, headers))
         except FAULTS as error:
             reason = decode_error(self._name, error).reason
             raise DecodeError(self._name, reason, key=changes[-1].key) from None
 
-    def _placed(self, changes: Sequence[Change], value: bytes) -> list[Change]:
+    def _placed(self, changes: Sequence[Change], message: Mapping[str, Any]) -> list[Change]:
         if changes[0].kind == "truncate":
             raise DecodeError(self._name, "a truncate has no place in a sequence")
         if any(change.absent for change in changes):
             # A message that is outdated may have a column that no other has.
             reason = "the row lacks columns that did not change, and a sequence needs whole rows"
             raise DecodeError(self._name, reason)
-        message = self._read(value)
         may_lack = not any(change.replaces for change in changes)
         sequence = self._sequence.of(message, message.get("payload"), may_lack=may_lack)
         return [change._replace(sequence=sequence) for change in changes]
+
+
+def _decoder(
+    names: Iterable[str], needs: Needs, schemas: Schemas | None
+) -> Callable[[bytes, Headers], Any]:
+    """Make a decoder of these fields of messages."""
+    if schemas is not None:
+        fields = Fields(dict.fromkeys(names, TOLERANT))
+        reader_schema = needs.options.get("reader_schema")
+        return AvroDecoder(schemas, reader_schema, framing_of(needs), needs=fields).decode
+    read = canonical.decoder(object_of(dict.fromkeys(names, Any)))
+    return lambda value, _: read(value)
 
 
 def require_state(needs: Needs) -> None:

@@ -129,6 +129,19 @@ def test_keys_that_are_not_in_avro_name_the_columns_of_rows_that_are(key: bytes)
     assert (len(run.rows), run.errors) == (len(run_of(samples, schemas).rows), [])
 
 
+def test_changed_keys_in_avro_are_put_in_order_across_partitions() -> None:
+    """By the same fields as in JSON; nothing was said of them."""
+    samples, schemas = of_mariadb("confluent")
+    moved = [
+        Sample(None if each.key is None else b'{"id": 1}', each.value, partition=at % 2)
+        for at, each in enumerate(samples)
+    ]
+    run = run_of(moved, schemas)
+
+    assert run.proposal.options["sequence"] == "source.file log, source.pos, source.row"
+    assert (len(run.rows), run.errors) == (len(run_of(samples, schemas).rows), [])
+
+
 def test_flattened_rows_in_avro_that_are_marked_as_deleted_are_gone() -> None:
     """They were rows; what the schema names as JSON is read as such."""
     named = {"type": "string", "connect.name": "io.debezium.data.Json"}

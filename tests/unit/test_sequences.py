@@ -13,10 +13,13 @@ from ikebana.codecs.formats import FORMATS
 from ikebana.codecs.sequences import SourceSequence
 from ikebana.errors import ConfigError
 from ikebana.processor.topics.row_files import rows_of
+from support import avro_messages as avro
+from support.avro_messages import KnownSchemas
 
 ROW, OLD = {"id": 2, "n": 1}, {"id": 1, "n": 1}
 ORDERED = {
     "debezium-json": "source.lsn",
+    "debezium-avro": "source.lsn",
     "maxwell": "position log, xoffset",
     "canal": "_tidb.commitTs",
     "goldengate": "pos log",
@@ -37,9 +40,32 @@ def changes(
     )
     make = FORMATS[value_format].codec
     assert make is not None
-    value = None if message is None else msgspec.json.encode(message)
-    found = make(needs, "json", None).changes(b'{"id":2}', value, None)
+    key, schemas = b'{"id":2}', None
+    if FORMATS[value_format].in_registry:
+        key, schemas = avro.message(2, KEY, {"id": 2}), KnownSchemas({1: EVENT, 2: KEY})
+    else:
+        message = None if message is None else msgspec.json.encode(message)
+    found = make(needs, "json", schemas).changes(key, message, None)
     return found if isinstance(found, Ignored) else list(found)
+
+
+KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "int"}]}
+IMAGE = {**KEY, "name": "Image", "fields": [*KEY["fields"], {"name": "n", "type": "int"}]}
+LSN = {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": ["null", "long"]}]}
+EVENT = {
+    "type": "record",
+    "name": "Event",
+    "fields": [
+        {"name": "op", "type": "string"},
+        {"name": "before", "type": ["null", IMAGE]},
+        {"name": "after", "type": ["null", "Image"]},
+        {"name": "source", "type": LSN},
+    ],
+}
+
+
+def in_avro(**more: Any) -> bytes:
+    return avro.message(1, EVENT, debezium(**more))
 
 
 def debezium(**more: Any) -> dict[str, Any]:
@@ -64,6 +90,7 @@ AT = {"stream-position": "00000002/7C007178.10.00000002/7C", "transaction-record
     [
         pytest.param("debezium-json", debezium(), (7,), id="debezium"),
         pytest.param("debezium-json", {"payload": debezium()}, (7,), id="debezium in a payload"),
+        pytest.param("debezium-avro", in_avro(), (7,), id="debezium in avro"),
         pytest.param("maxwell", maxwell(old={"id": 1}), ("003bin002090014", 3), id="maxwell"),
         pytest.param("canal", CANAL, (9,), id="canal"),
         pytest.param("goldengate", GOLDENGATE, ("0040143",), id="goldengate"),
@@ -99,6 +126,12 @@ def test_both_changes_of_a_changed_key_have_the_place_of_their_message(
             id="maxwell",
         ),
         pytest.param("debezium-json", debezium(op="r", source={}), (False,), id="debezium"),
+        pytest.param(
+            "debezium-avro",
+            in_avro(op="r", before=None, source={"lsn": None}),
+            (False,),
+            id="debezium in avro",
+        ),
     ],
 )
 def test_a_row_of_a_snapshot_without_a_place_is_before_all_changes(
@@ -114,6 +147,7 @@ def test_a_row_of_a_snapshot_without_a_place_is_before_all_changes(
 @pytest.mark.parametrize(
     ("value_format", "message", "reason"),
     [
+        ("debezium-avro", in_avro(source={"lsn": None}), "`source.lsn` of the sequence is null"),
         ("maxwell", maxwell("update", position=None), "`position` of the sequence is null or"),
         (
             "maxwell",
@@ -140,8 +174,9 @@ def test_a_message_that_cannot_be_placed_is_an_error_of_its_row(
 
 
 def test_what_says_nothing_of_a_row_has_no_place() -> None:
-    """A tombstone repeats the delete before it."""
-    assert changes("debezium-json", None) == Ignored("tombstone")
+    """A tombstone repeats the delete before it, also one that a converter wraps."""
+    for null in (None, msgspec.Raw(b"null"), {"schema": None, "payload": None}):
+        assert changes("debezium-json", null) == Ignored("tombstone")
     assert changes("maxwell", maxwell("table-alter", data=None)) == Ignored("ddl")
 
 

@@ -218,9 +218,11 @@ def schema_of(value: Any) -> Schema | None:
     return _schema_of(msgspec.json.encode(value["schema"]))
 
 
+_OF_DEBEZIUM = ("source.lsn", "source.file log", "source.pos", "source.row")
 # The fields that may have the place of a change in the order of its source, by format.
 _PLACES: Mapping[Format, Sequence[str]] = {
-    "debezium-json": ("source.lsn", "source.file log", "source.pos", "source.row"),
+    "debezium-json": _OF_DEBEZIUM,
+    "debezium-avro": _OF_DEBEZIUM,
     "maxwell": ("position log", "xoffset"),
     # In TiCDC's extension; Canal itself has no such field.
     "canal": ("_tidb.commitTs",),
@@ -229,8 +231,13 @@ _PLACES: Mapping[Format, Sequence[str]] = {
 }
 
 
-def _is_there(field: str, message: dict[str, Any]) -> bool:
-    return at(message, path_of(field.removesuffix(" log"))) is not None
+def places_of(form: Format, message: dict[str, Any]) -> list[str]:
+    """The fields of a message that have its place in the order of its source."""
+    return [
+        each
+        for each in _PLACES.get(form, ())
+        if at(message, path_of(each.removesuffix(" log"))) is not None
+    ]
 
 
 def evidence_of(form: Format, samples: Sequence[Sample], table: str | None = None) -> Evidence:
@@ -246,13 +253,12 @@ def evidence_of(form: Format, samples: Sequence[Sample], table: str | None = Non
             )
             key = key_in_json(sample.key)
             keyed = key is not ... and key is not None
-            named = [each for each in _PLACES.get(form, ()) if _is_there(each, payload(value))]
             seen.append(
                 its._replace(
                     of_kafka=names_of_key(sample.key),
                     keyed=keyed,
                     partition=sample.partition,
-                    places=named,
+                    places=places_of(form, payload(value)),
                 )
             )
     return collect_evidence(seen, table)

@@ -44,6 +44,7 @@ from ikebana.processor.authoring.proposing.formats import (
     names_schema,
     options_of,
     parsed,
+    places_of,
     schema_of,
     value_format,
 )
@@ -175,7 +176,12 @@ class _Reader:
         if is_envelope(fields):
             images = kinds.fields(fields.get("after")) or kinds.fields(fields.get("before"))
             its = event(value, {name: kinds.of(kind) for name, kind in images.items()})
-            return "debezium-avro", its._replace(of_kafka=of_kafka, keyed=keyed)
+            return "debezium-avro", its._replace(
+                of_kafka=of_kafka,
+                keyed=keyed,
+                partition=sample.partition,
+                places=places_of("debezium-avro", value),
+            )
         if options_of(value):
             return "changes-avro", change_of(value)._replace(of_kafka=of_kafka, keyed=keyed)
         self.records.add(name)
