@@ -51,9 +51,9 @@ from ikebana.codecs.row_images import (
     RowImage,
     RowImageCodec,
     RowImages,
+    are_minimal,
     damaged_decoder,
     delete_changes,
-    option,
     update_changes,
 )
 from ikebana.codecs.sql_type import Decimal, parsed
@@ -90,13 +90,14 @@ class Canal(RowImageCodec):
     """Decodes Canal's flat messages.
 
     Raises:
-        ConfigError: an option has a value that is not one of its choices.
+        ConfigError: an option has a value that is not one of its choices, or images are minimal
+            and no column is declared.
     """
 
     name = _NAME
 
     def __init__(self, needs: Needs) -> None:
-        self._full = option(needs, "row_image", "full", "minimal") == "full"
+        self._full = not are_minimal(needs)
         images = RowImages(_NAME, needs, minimal=not self._full)
         super().__init__(needs, images, "database", "table")
         self._before = needs.before and self._full
@@ -175,7 +176,8 @@ class Canal(RowImageCodec):
         return update_changes(old_key, key, after, before, absent)
 
     def _after(self, image: RowImage) -> tuple[bytes, tuple[str, ...]]:
-        return self._images.row(image), () if self._full else self._images.absent(image)
+        absent = () if self._full else self._images.declared.absent(image)
+        return self._images.row(image), absent
 
     def _types(self, message: Any) -> _Types:
         return self._sql_types(message.sqlType) or {}, self._mysql_types(message.mysqlType) or {}

@@ -41,8 +41,8 @@ from ikebana.codecs.row_images import (
     RowImage,
     RowImages,
     Tables,
+    are_minimal,
     delete_changes,
-    option,
     update_changes,
 )
 from ikebana.codecs.sequences import SourceSequence, at, path_of, require_state
@@ -78,12 +78,7 @@ class ChangesCodec:
         flag, table = options.get("deleted"), options.get("table")
         self._flag = None if flag is None else path_of(flag)
         self._needs_op = flag is None or "op" in options
-        self._minimal = option(needs, "row_image", "full", "minimal") == "minimal"
-        if self._minimal and not needs.declared:
-            raise ConfigError(
-                'option "row_image" is "minimal", and no column is declared',
-                hint="Declare the columns of the rows.",
-            )
+        self._minimal = are_minimal(needs)
         self._table = None if table is None else path_of(table)
         if needs.tables is not None and table is None:
             raise ConfigError(
@@ -200,13 +195,11 @@ class ChangesCodec:
         self, message: RowImage, *, is_gone: bool
     ) -> tuple[RowImage | None, RowImage | None]:
         """The rows before and after, converted; of a deleted row, the columns that are there."""
-        old, new = (at(message, path, _NOWHERE) for path in (self._old, self._new))
-        if old is _NOWHERE and new is _NOWHERE:
-            row = {name: value for name, value in message.items() if name not in self._said}
-            images: tuple[Any, Any] = (row, None) if is_gone else (None, row)
-        else:
-            images = (None if each is _NOWHERE else each for each in (old, new))  # type: ignore[assignment]
-        before, after = images
+        before, after = at(message, self._old), at(message, self._new, _NOWHERE)
+        if after is _NOWHERE and at(message, self._old, _NOWHERE) is _NOWHERE:
+            after = {name: value for name, value in message.items() if name not in self._said}
+        elif after is _NOWHERE:
+            after = None
         if is_gone and before is None:
             # A flag marks the row itself.
             before = after

@@ -25,7 +25,7 @@ declared column; or, if none are declared, if no mark in it is true, or by rule 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -47,20 +47,15 @@ from ikebana.errors import ConfigError
 _NAME = "GoldenGate"
 _MARK = "_isMissing"
 _MARK_BYTES = _MARK.encode()
-_LETTERS: tuple[tuple[Literal["insert", "update", "delete", "truncate"], str], ...] = (
-    ("insert", "I"),
-    ("update", "U"),
-    ("delete", "D"),
-    ("truncate", "T"),
-)
+_LETTERS = {"insert": "I", "update": "U", "delete": "D", "truncate": "T"}
 
 
 class _Message(msgspec.Struct, gc=False):
     op_type: str
     table: str | None = None
     primary_keys: tuple[str, ...] | None = None
-    before: msgspec.Raw = msgspec.Raw(b"null")
-    after: msgspec.Raw = msgspec.Raw(b"null")
+    before: msgspec.Raw = NULL
+    after: msgspec.Raw = NULL
 
 
 _message = canonical.decoder(_Message)
@@ -82,7 +77,7 @@ class GoldenGate(RowImageCodec):
         super().__init__(needs, images, "table")
         self._before = needs.before
         self._operations = {
-            needs.options.get(f"op_{name}", letter): name for name, letter in _LETTERS
+            needs.options.get(f"op_{name}", letter): name for name, letter in _LETTERS.items()
         }
         if len(self._operations) < len(_LETTERS):
             raise ConfigError("two operations of GoldenGate have the same letter")

@@ -29,6 +29,7 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.row_images import (
     RowImageCodec,
     RowImages,
+    are_minimal,
     damaged_decoder,
     delete_changes,
     option,
@@ -53,7 +54,6 @@ class _Message(msgspec.Struct, gc=False):
     old: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-_NONE: tuple[str, ...] = ()
 _message = canonical.decoder(_Message)
 _damaged = damaged_decoder(_Message, "database", "table", "primary_key_columns", "data")
 
@@ -69,13 +69,14 @@ class Maxwell(RowImageCodec):
      'before': b'{"id":1,"n":1}', 'absent': (), 'replaces': True, 'sequence': ()}
 
     Raises:
-        ConfigError: an option has a value that is not one of its choices.
+        ConfigError: an option has a value that is not one of its choices, or options do not go
+            together.
     """
 
     name = _NAME
 
     def __init__(self, needs: Needs) -> None:
-        self._full = option(needs, "row_image", "full", "minimal") == "full"
+        self._full = not are_minimal(needs)
         self._nulls = option(needs, "output_nulls", "true", "false") == "true"
         images = RowImages(_NAME, needs, minimal=not self._full, nulls=not self._nulls)
         super().__init__(needs, images, "database", "table")
@@ -113,9 +114,10 @@ class Maxwell(RowImageCodec):
             )
             whole = self._before and not key_alone
             return [delete_changes(key, images.row(data) if whole else None)]
-        after, absent = images.row(data), _NONE
+        after = images.row(data)
+        absent: tuple[str, ...] = ()
         if not self._full and kind != "bootstrap-insert":
-            absent = images.absent(data)
+            absent = images.declared.absent(data)
         if kind != "update":
             return [Change("upsert", key, after, None, absent)]
         before, old_key = None, key

@@ -163,16 +163,6 @@ class RowImages:
             image = {n: image[n] for n in self._columns or () if n in image}
         return canonical.write({**self._nulls, **image} if self._nulls else image)
 
-    def absent(self, image: RowImage) -> tuple[str, ...]:
-        """Name the declared columns that a minimal image lacks.
-
-        Raises:
-            DecodeError: no columns are declared.
-        """
-        if not self.declared:
-            raise DecodeError(self._codec, "row images are minimal: declare columns")
-        return self.declared.absent(image)
-
     def shows_key_alone(self, names: Collection[str], key: Sequence[str]) -> bool:
         """Whether the image of a deleted row has only the key, in a table with more columns.
 
@@ -249,6 +239,22 @@ def option(needs: Needs, name: str, *choices: str) -> str:
             f'option "{name}" is "{value}"', hint=f"set it to one of: {', '.join(choices)}"
         )
     return value
+
+
+def are_minimal(needs: Needs) -> bool:
+    """Whether images may lack columns that have not changed, by the option `row_image`.
+
+    Raises:
+        ConfigError: they may, and no declared columns show which ones they lack.
+    """
+    if option(needs, "row_image", "full", "minimal") == "full":
+        return False
+    if not needs.declared:
+        raise ConfigError(
+            'option "row_image" is "minimal", and no column is declared',
+            hint="Declare the columns of the rows.",
+        )
+    return True
 
 
 def delete_changes(key: bytes | None, before: bytes | None) -> Change:

@@ -12,6 +12,7 @@ from ikebana.processor.authoring.values import (
     Text,
     as_column,
     as_columns,
+    as_flag,
     as_names,
     choice,
 )
@@ -72,7 +73,7 @@ class ParquetSection(Section):
     """`deliver.<name>.parquet`."""
 
     folder: Text
-    by_day: bool = False
+    by_day: Annotated[bool, BeforeValidator(as_flag)] = False
 
 
 class DeliverSection(Section):

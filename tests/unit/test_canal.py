@@ -301,16 +301,6 @@ def test_old_columns_that_nobody_wants_are_not_even_read() -> None:
     assert refusal(message, wanted).reason == "column `balance` is no number"
 
 
-def test_an_image_without_blobs_needs_declared_columns() -> None:
-    """Without them nobody knows what it lacks."""
-    error = refusal(MESSAGES["noblob_update"], Needs(options=MINIMAL))
-
-    assert (error.reason, error.key) == (
-        "row images are minimal: declare columns",
-        b'{"id":1}',
-    )
-
-
 def test_columns_that_nobody_wants_are_not_even_converted() -> None:
     """Where the key is told by the message, too."""
     row = {**json.loads(MESSAGES["insert"])["data"][0], "big": MARKER}

@@ -10,6 +10,7 @@ import ikebana as ik
 from ikebana.delivering.delivery import DeliveryProbes, DeliveryProgress, SinkPlan, sink_plan
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring import pipeline
+from ikebana.processor.authoring.deliver_section import ParquetSection
 from ikebana.processor.authoring.pipeline import settings_for
 from ikebana.processor.cli.main import cli
 
@@ -61,6 +62,20 @@ def test_a_file_of_sinks_alone(tmp_path: Path) -> None:
         ("at", "JSON", "place"),
     ]
     assert (moves.mode, moves.columns[0].whole) == ("changes", "value")
+
+
+def test_a_flag_of_a_target_may_be_a_variable(tmp_path: Path) -> None:
+    """Which is text, as everywhere in the file."""
+    text = ALONE.replace(
+        "postgres: {connection: dbname=shop}",
+        """parquet:
+      folder: days
+      by_day: ${BY_DAY}""",
+    )
+    read = pipeline.read_sinks(in_file(tmp_path, text), {"BY_DAY": "true"})
+
+    assert read is not None
+    assert read.deliver["shop"].parquet == ParquetSection(folder="days", by_day=True)
 
 
 def test_a_sink_of_a_file_in_sql(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from ikebana.codecs.change import Change, Ignored, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.maxwell import Maxwell
+from ikebana.errors import ConfigError
 from support.damaged_messages import MARKER
 from support.golden_messages import changed_of, declaring, deleted, golden, refusal_of, updated
 
@@ -143,14 +144,10 @@ def test_a_minimal_image_of_a_row_that_has_moved_stays_partial() -> None:
     ]
 
 
-def test_a_minimal_image_needs_declared_columns() -> None:
-    """Without them nobody knows what it lacks; the key is known all the same."""
-    error = refusal(MESSAGES["minimal_update"], Needs(options=MINIMAL))
-
-    assert (error.reason, error.key) == (
-        "row images are minimal: declare columns",
-        b'{"id":7}',
-    )
+def test_minimal_images_without_nulls_do_not_tell_null_from_unchanged() -> None:
+    """So these options do not go together."""
+    with pytest.raises(ConfigError, match="do not tell null from unchanged"):
+        Maxwell(declaring(COLUMNS, options={**MINIMAL, **NO_NULLS}))
 
 
 def test_where_nulls_are_left_out_a_missing_column_is_null() -> None:
