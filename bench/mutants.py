@@ -56,11 +56,11 @@ MUTANTS = (
         "whole = not self._images.declared.absent(before)",
         "whole = True",
     ),
-    Mutant("codecs/maxwell.py", "absent = images.absent(data)", "absent = _NONE"),
+    Mutant("codecs/maxwell.py", "absent = images.declared.absent(data)", "absent = ()"),
     Mutant(
         "codecs/canal.py",
-        "self._images.row(image), () if self._full else self._images.absent(image)",
-        "self._images.row(image), ()",
+        "() if self._full else self._images.declared.absent(image)",
+        "()",
     ),
     Mutant(
         "codecs/change.py",
