@@ -20,7 +20,6 @@ https://materialize.com/docs/connect/materialize-cdc/, which `cdcv2_avro` writes
 totally ordered here, so that a frontier is one time or none.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
@@ -63,15 +62,6 @@ def consolidate(updates: Iterable[Fact]) -> list[Fact]:
     [(b'1', b'[]', 3, 1)]
     """
     return [(*data, diff) for data, diff in sums(updates).items() if diff]
-
-
-def counts(updates: Iterable[Fact]) -> dict[int, int]:
-    """Count the distinct updates of each time after consolidation.
-
-    >>> counts([(b"1", b"{}", 3, 2), (b"1", b"[]", 3, 1), (b"1", b"{}", 3, -1)])
-    {3: 2}
-    """
-    return dict(Counter(time for _, _, time, _ in consolidate(updates)))
 
 
 def encode_updates(updates: Iterable[Fact], max_bytes: int = LARGEST_STATEMENT) -> Iterator[bytes]:

@@ -418,32 +418,19 @@ def settings_for(
     Raises:
         ConfigError: with every problem.
     """
-    try:
-        model = SettingsSections.model_validate(sections)
-    except ValidationError as error:
-        problems = [
-            (".".join(map(str, each["loc"])), _worded(each))
-            for each in error.errors(include_url=False)
-        ]
-        raise _refused(plan, problems) from None
-    problems = [
-        *kafka_values(model),
-        *registry_missing(plan, model.registry),
-        *deliver_section.problems(model.deliver, plan),
-    ]
-    try:
-        settings = model.settings(bootstrap_servers=bootstrap_servers, checkpoint=checkpoint)
-    except SettingsError as error:
-        raise _refused(plan, [*error.problems, *problems]) from None
-    if problems:
-        raise _refused(plan, problems)
+    errors = schema_errors({**sections}, SettingsSections)
+    model = _read(SettingsSections, sections)
+    settings, problems = _settings(model, bootstrap_servers, checkpoint)
+    problems += _schema_problems(errors, ())
+    if model is not None:
+        problems += kafka_values(model)
+        problems += registry_missing(plan, model.registry)
+        problems += deliver_section.problems(model.deliver, plan)
+    if settings is None or problems:
+        listed = [f"  {path}: {problem}" for path, problem in problems]
+        heading = f'settings of pipeline "{plan.name}" have {counted(len(problems), "problem")}:'
+        raise ConfigError("\n".join([heading, *listed]))
     return settings
-
-
-def _refused(plan: Plan, problems: list[tuple[str, str]]) -> ConfigError:
-    count = counted(len(problems), "problem")
-    listed = [f"  {path}: {problem}" for path, problem in problems]
-    return ConfigError("\n".join([f'settings of pipeline "{plan.name}" have {count}:', *listed]))
 
 
 def read_sinks(path: Path, environ: Mapping[str, str]) -> SinkFile | None:
@@ -466,11 +453,12 @@ def read_sinks(path: Path, environ: Mapping[str, str]) -> SinkFile | None:
     content = _mapping_of(document, source)
     errors = schema_errors(content, SinkFile)
     problems = [*document.problems, *_schema_problems(errors, document.unread)]
-    if not errors:
-        problems += deliver_section.problems(SinkFile.model_validate(content).deliver, None)
-    if problems:
+    sinks = None if errors else SinkFile.model_validate(content)
+    if sinks is not None:
+        problems += deliver_section.problems(sinks.deliver, None)
+    if sinks is None or problems:
         raise ConfigError(_listed(problems, source, document, placed))
-    return SinkFile.model_validate(content)
+    return sinks
 
 
 def text_of_sinks(plan: Plan, settings: Settings) -> str:

@@ -78,7 +78,7 @@ _ACCEPTED: Mapping[Callable[[Any], object], JsonSchema] = {
         _VARIABLE,
     ),
     values.as_texts: _any(_TEXT, _list(_TEXT, 1)),
-    values.as_topics: _any(_TEXT, _list(_TEXT)),
+    values.as_topics: _any(_TEXT, _list(_TEXT, 1)),
     values.as_unique: _any(_TEXT, _list(_TEXT, 1), _list(_list({}, 1), 1)),
     values.as_conditions: _mapping(_any(_TEXT, _list(_TEXT, 1))),
     values.as_expression: _SCALAR,

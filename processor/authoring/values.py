@@ -123,12 +123,21 @@ def as_start(value: object) -> object:
         refuse(value, starts.FORMS, starts.WORDS)
 
 
-def as_topics(value: object) -> object:
-    """A topic, or a list of topics."""
-    topics = value if isinstance(value, list) else [value]
-    if not all(isinstance(topic, str) for topic in topics):
-        refuse(value, "a topic or a list of topics")
-    return tuple(topics)
+def _texts_of(form: str) -> Callable[[object], object]:
+    """A validator of a text, or a list of one text or more; `form` is what it must be."""
+
+    def as_tuple(value: object) -> object:
+        texts = value if isinstance(value, list) else [value]
+        if not texts or not all(isinstance(text, str) for text in texts):
+            refuse(value, form)
+        return tuple(texts)
+
+    return as_tuple
+
+
+as_topics = _texts_of("a topic or a list of one topic or more")
+as_names = _texts_of("a name or a list of one name or more")
+as_texts = _texts_of("a SQL expression or a list of them")
 
 
 def as_formats(value: object) -> object:
@@ -138,22 +147,6 @@ def as_formats(value: object) -> object:
     if isinstance(value, dict):
         return value
     refuse(value, f"one of {', '.join(FORMATS)}, or {{key: …, value: …}}", tuple(FORMATS))
-
-
-def as_names(value: object) -> object:
-    """A name, or a list of names."""
-    names = value if isinstance(value, list) else [value]
-    if not names or not all(isinstance(name, str) for name in names):
-        refuse(value, "a name or a list of one name or more")
-    return tuple(names)
-
-
-def as_texts(value: object) -> object:
-    """A SQL expression, or a list of them."""
-    texts = value if isinstance(value, list) else [value]
-    if not texts or not all(isinstance(text, str) for text in texts):
-        refuse(value, "a SQL expression or a list of them")
-    return tuple(texts)
 
 
 def as_selected(value: object) -> object:

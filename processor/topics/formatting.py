@@ -6,6 +6,7 @@ before these formats change keys.  For formats that need one value for a key, an
 cannot have more is written without state; any other is checked against state.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -99,4 +100,4 @@ def _facts(output: Output, codec: FactCodec, updates: Sequence[KeyedUpdate]) -> 
             errors.append(KeyedUpdate(None, record, time, 1))
     written = codec.encode_updates(fitting)
     messages = [OutputMessage(None, value, []) for value in written]
-    return Formatted(messages, errors, cdcv2.counts(fitting))
+    return Formatted(messages, errors, dict(Counter(time for _, _, time, _ in fitting)))

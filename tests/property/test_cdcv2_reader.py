@@ -1,5 +1,6 @@
 """The CDCv2 reader against the history that was written, whatever becomes of the messages."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, permutations
 from types import ModuleType
@@ -28,6 +29,11 @@ class Written(NamedTuple):
     messages: list[Cdcv2Message]
 
 
+def counts_of(given_updates: list[Fact]) -> dict[int, int]:
+    """The numbers of distinct updates by time."""
+    return dict(Counter(time for _, _, time, _ in cdcv2.consolidate(given_updates)))
+
+
 @st.composite
 def written(draw: st.DrawFn) -> Written:
     """Updates written batch by batch; messages repeated and shuffled afterwards."""
@@ -41,8 +47,8 @@ def written(draw: st.DrawFn) -> Written:
     for lower, upper in pairwise(bounds):
         batch = [update for update in given_updates if lower <= update[2] < upper]
         messages += form.encode_updates(batch, draw(sizes))
-        messages += form.encode_progress(lower, upper, cdcv2.counts(batch), draw(sizes))
-    counts = cdcv2.counts(given_updates)
+        messages += form.encode_progress(lower, upper, counts_of(batch), draw(sizes))
+    counts = counts_of(given_updates)
     interval = st.tuples(st.integers(0, LAST + 1), st.integers(0, LAST + 1)).map(sorted)
     for lower, upper in draw(st.lists(interval, max_size=3)):
         within = {time: count for time, count in counts.items() if lower <= time < upper}

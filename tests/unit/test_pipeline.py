@@ -346,7 +346,7 @@ def test_options_can_stand_for_what_the_file_lacks() -> None:
         pytest.param(
             "{topic: in}",
             "{topic: [1, 2]}",
-            ["inputs.i.topic: must be a topic or a list of topics; is a list (line 2)"],
+            ["inputs.i.topic: must be a topic or a list of one topic or more; is a list (line 2)"],
             id="topics of another type",
         ),
         pytest.param(
