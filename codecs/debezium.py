@@ -46,6 +46,7 @@ from ikebana.codecs.debezium_rows import (
     Row,
     Rows,
     Unavailable,
+    full_name,
     keys_in_json,
     unavailable_of,
 )
@@ -150,10 +151,10 @@ class Debezium(DebeziumEvents[_Event]):
     def _operation(self, event: _Event) -> str | None:
         return None if (op := event[0].op) is UNSET else op
 
-    def _source(self, event: _Event) -> Sequence[str | None]:
+    def _table(self, event: _Event) -> str | None:
         source = event[0].source
         names = (self._names(source) if source else None) or Source()
-        return names.db, names.schema, names.table or names.collection
+        return full_name(names.db, names.schema, names.table or names.collection)
 
     def _read(self, event: _Event, name: str) -> Image | None:
         envelope, plan = event
@@ -316,11 +317,12 @@ class DebeziumFlat(DebeziumEvents[Image]):
             return "d"
         return "c" if op is None else op
 
-    def _source(self, event: Image) -> Sequence[str | None]:
-        return [
-            _text(event.row, self._marks[name]) or _text(event.row, self._marks[f"source_{name}"])
-            for name in ("db", "schema", "table")
-        ]
+    def _table(self, event: Image) -> str | None:
+        row, marks = event.row, self._marks
+        parts = ("db", "schema", "table")
+        return full_name(
+            *(_text(row, marks[part]) or _text(row, marks[f"source_{part}"]) for part in parts)
+        )
 
     def _read(self, event: Image, name: str) -> Image | None:
         if name == "before":

@@ -28,14 +28,14 @@ from ikebana.codecs.debezium_rows import (
     NAME,
     VALUE,
     DebeziumEvents,
-    DebeziumTables,
     Image,
     Row,
+    full_name,
     unavailable_of,
 )
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.keys import KeyDecoder
-from ikebana.codecs.row_images import delete_changes, update_changes
+from ikebana.codecs.row_images import Tables, delete_changes, update_changes
 
 # Marks an event with images that may lack columns; no field has this name.
 _MAY_LACK = ""
@@ -78,7 +78,7 @@ class DebeziumAvro(DebeziumEvents[Row]):
                 "after": after,
                 "before": before,
                 # The source must exist even if its table does not matter.
-                "source": Fields(_only(_SOURCE) if self._tables else {}),
+                "source": Fields({} if self._tables.all else _only(_SOURCE)),
             }
             return AvroDecoder(schemas, reader_schema, framing, needs=Fields(fields), takes=takes)
 
@@ -135,20 +135,20 @@ class DebeziumAvro(DebeziumEvents[Row]):
     def _operation(self, event: Row) -> str | None:
         return event.get("op")
 
-    def _source(self, event: Row) -> Sequence[str | None]:
-        return _names(event.get("source"))
+    def _table(self, event: Row) -> str | None:
+        return _table_of(event.get("source"))
 
     def _read(self, event: Row, name: str) -> Image | None:
         return _image(event, name)
 
 
-def _names(source: Any) -> Sequence[str | None]:
+def _table_of(source: Any) -> str | None:
     names = source if isinstance(source, dict) else {}
     parts = [names.get(name) for name in _SOURCE]
     if not all(part is None or isinstance(part, str) for part in parts):
         raise DecodeError(VALUE, 'field "source" has a name that is no text')
     database, schema, table, collection = parts
-    return database, schema, table or collection
+    return full_name(database, schema, table or collection)
 
 
 def _images(event: Row | None) -> Iterator[Row]:
@@ -188,7 +188,7 @@ class CompiledAvro:
         needs: Needs,
         values: AvroDecoder,
         key_of: Callable[[bytes | None, Headers], bytes | None],
-        tables: DebeziumTables | None,
+        tables: Tables,
     ) -> None:
         self._parts, self._key_of = values.parts, key_of
         self._keyed, self._before = bool(needs.key), needs.before
@@ -230,14 +230,14 @@ class CompiledAvro:
 
     def _ignored(self, source: bytes | None) -> Ignored | None:
         """`Ignored` if the event's table is not selected."""
-        if self._tables is None:
+        if self._tables.all:
             return None
         is_selected = self._sources.get(source)
         if is_selected is None:
             if len(self._sources) >= _MOST_SOURCES:
                 self._sources.clear()
-            names = _names(source and msgspec.json.decode(source))
-            is_selected = self._tables.selects(*names)
+            name = _table_of(source and msgspec.json.decode(source))
+            is_selected = self._tables.has(name)
             self._sources[source] = is_selected
         return None if is_selected else Ignored("table")
 

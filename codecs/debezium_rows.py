@@ -30,7 +30,7 @@ from ikebana.codecs.column_encodings import Schema, bare_conversions, encodings,
 from ikebana.codecs.encodings import Convert, of_extended_json
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.keys import DataDecoder, KeyDecoder
-from ikebana.codecs.row_images import delete_changes, require_bounded, update_changes
+from ikebana.codecs.row_images import Tables, convert_columns, delete_changes, update_changes
 from ikebana.errors import ConfigError
 
 try:
@@ -201,16 +201,6 @@ def unavailable_of(needs: Needs) -> Unavailable:
     return Unavailable(placeholder)
 
 
-def convert_columns(row: Row, plan: PayloadPlan) -> None:
-    """Convert the columns of a row that the plan names, in place."""
-    for name, convert in plan:
-        if (value := row.get(name)) is not None:
-            try:
-                row[name] = convert(value)
-            except DecodeError as error:
-                raise DecodeError(VALUE, f'column "{name}": {error.reason}') from None
-
-
 class Image(NamedTuple):
     """The columns of a row that are read, and the names of all absent columns.
 
@@ -285,7 +275,7 @@ class Rows:
         absent = self._remove_unavailable(row) if careful else ()
         if self._columns is not None and (careful or not self._exact):
             row = {name: row[name] for name in row if name in self._columns}
-        convert_columns(row, plan)
+        convert_columns(VALUE, row, plan)
         return Image(row, absent, document)
 
     def names(self, raw: Raw) -> AbstractSet[str]:
@@ -335,7 +325,7 @@ def keys_in_json(codec: str, needs: Needs) -> KeyDecoder:
         if isinstance(data, dict):
             if is_of_documents and data.keys() == {"id"} and isinstance(data["id"], str):
                 return {_IDENTIFIER: of_extended_json(document(data["id"].encode()))}
-            convert_columns(data, plan)
+            convert_columns(VALUE, data, plan)
         return data
 
     return KeyDecoder(codec, needs, DataDecoder(decode, quick))
@@ -369,18 +359,9 @@ def without_operation(has: Callable[[str], bool]) -> Ignored:
     raise DecodeError(VALUE, 'field "op" is missing')
 
 
-class DebeziumTables:
-    """Tests whether the input selects a table."""
-
-    def __init__(self, pattern: str) -> None:
-        matches = re.compile(pattern).fullmatch
-        self._selects = lru_cache(_REMEMBERED)(lambda name: matches(name) is not None)
-
-    def selects(self, *parts: str | None) -> bool:
-        """Whether the table of these parts is selected; the last part is its own name."""
-        if not parts[-1]:
-            raise DecodeError(VALUE, "the table's name is missing")
-        return self._selects(require_bounded(VALUE, ".".join(part for part in parts if part)))
+def full_name(*parts: str | None) -> str | None:
+    """The full name of a table; None if its own name is missing, which is the last part."""
+    return ".".join(part for part in parts if part) if parts[-1] else None
 
 
 Event = TypeVar("Event")
@@ -397,7 +378,7 @@ class DebeziumEvents(ABC, Generic[Event]):
         self._keys, self._keyed = keys, bool(needs.key)
         self._before, self._diffs = needs.before, needs.diffs
         self._reads_old = needs.before or bool(needs.key)
-        self._tables = DebeziumTables(needs.tables) if needs.tables is not None else None
+        self._tables = Tables(self._value, needs, "table")
         columns = needs.columns
         self._picked = None if columns is None or {*needs.key} <= {*columns} else columns
         self._nulls = needs.nulls()
@@ -411,8 +392,8 @@ class DebeziumEvents(ABC, Generic[Event]):
         """The operation of an event; None if it is null or missing."""
 
     @abstractmethod
-    def _source(self, event: Event) -> Sequence[str | None]:
-        """The database and the schema of an event, and its table or collection."""
+    def _table(self, event: Event) -> str | None:
+        """The full name of the table, or the collection, of an event."""
 
     @abstractmethod
     def _read(self, event: Event, name: str) -> Image | None:
@@ -431,7 +412,9 @@ class DebeziumEvents(ABC, Generic[Event]):
     ) -> Sequence[Change] | Ignored:
         """Decode an event, None for a null value."""
         if event is None:
-            return Ignored("tombstone") if self._tables else self._keys.repeated(key, headers)
+            if not self._tables.all:
+                return Ignored("tombstone")
+            return self._keys.repeated(key, headers)
         if (op := self._operation(event)) is None:
             after, before = (
                 self._read(event, name) is not None if self._has(event, name) else None
@@ -442,7 +425,7 @@ class DebeziumEvents(ABC, Generic[Event]):
             return without_operation(partial(self._has, event))
         if op == "m":
             return Ignored("message")
-        if self._tables and not self._tables.selects(*self._source(event)):
+        if not self._tables.all and not self._tables.has(self._table(event)):
             return Ignored("table")
         if op in ("c", "u", "r"):
             return self._upsert(event, key, headers, updates=op == "u")

@@ -14,6 +14,7 @@ from ikebana.codecs.change import Change, Headers, Needs
 from ikebana.codecs.column_encodings import bare_conversions, encodings
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.keys import DataDecoder
+from ikebana.codecs.row_images import convert_columns
 
 try:
     from ikebana.compiled._json_text import Canonical
@@ -102,18 +103,13 @@ def _canonical_many() -> Callable[[Sequence[bytes]], list[bytes]]:
 
 def _encoded(value: Callable[[bytes], bytes], needs: Needs) -> Callable[[bytes], bytes]:
     """A decoder of a row by `value`, and then of its columns by their declared encodings."""
-    declared = bare_conversions(encodings(needs.encodings))
+    declared = bare_conversions(encodings(needs.encodings)).items()
 
     def decode(message: bytes) -> bytes:
         row = _decode(text := value(message))
         if not isinstance(row, dict):
             return text
-        for name, convert in declared.items():
-            if (field := row.get(name)) is not None:
-                try:
-                    row[name] = convert(field)
-                except DecodeError as error:
-                    raise DecodeError("JSON", f'column "{name}": {error.reason}') from None
+        convert_columns("JSON", row, declared)
         return canonical.write(row)
 
     return decode

@@ -13,7 +13,8 @@ are not in it, read or not.
 # not.
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import msgspec
@@ -22,6 +23,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.canonical import is_exact, object_of, require_readable
 from ikebana.codecs.change import Change, DeclaredColumns, Headers, Ignored, Needs
 from ikebana.codecs.column_encodings import bare_conversions, encodings
+from ikebana.codecs.encodings import Convert
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
 
@@ -31,6 +33,7 @@ RowImage = dict[str, Any]
 _TOMBSTONE = Ignored("tombstone")
 # No database has longer names of tables, with their schemas and catalogs.
 _LONGEST_NAME = 1_000
+_REMEMBERED = 64
 NULL = msgspec.Raw(b"null")
 """A null image."""
 
@@ -107,12 +110,7 @@ class RowImages:
 
         Raises: DecodeError.
         """
-        for name, convert in self._converts.items():
-            if (value := image.get(name)) is not None:
-                try:
-                    image[name] = convert(value)
-                except DecodeError as error:
-                    raise DecodeError(self._codec, f"column `{name}`: {error.reason}") from None
+        convert_columns(self._codec, image, self._converts.items())
         return image
 
     def is_encoded(self, name: str) -> bool:
@@ -189,6 +187,16 @@ class RowImages:
         return self.key(self.read_key(image), self.readable_columns(names))
 
 
+def convert_columns(codec: str, row: RowImage, conversions: Iterable[tuple[str, Convert]]) -> None:
+    """Convert columns of a row, in place; nulls stay.  Raises: DecodeError, of a column."""
+    for name, convert in conversions:
+        if (value := row.get(name)) is not None:
+            try:
+                row[name] = convert(value)
+            except DecodeError as error:
+                raise DecodeError(codec, f'column "{name}": {error.reason}') from None
+
+
 class Tables:
     """Selects tables by their full names; messages have the parts of the names in `fields`.
 
@@ -202,9 +210,10 @@ class Tables:
         self.all = needs.tables is None
         """Whether every table is selected."""
         try:
-            self._match = re.compile(needs.tables or "").fullmatch
+            match = re.compile(needs.tables or "").fullmatch
         except re.error as error:
             raise ConfigError(f"tables is no regular expression: {error}") from None
+        self._selects = lru_cache(_REMEMBERED)(lambda name: match(name) is not None)
 
     def has(self, *parts: Any) -> bool:
         """Whether a table is selected, by the parts of its name.
@@ -217,14 +226,9 @@ class Tables:
         for field, part in zip(self._fields, parts, strict=True):
             if not isinstance(part, str):
                 raise DecodeError(self._codec, f"field `{field}` is missing")
-        return self._match(require_bounded(self._codec, ".".join(parts))) is not None
-
-
-def require_bounded(codec: str, name: str) -> str:
-    """Return a table's name if it is not too long to match patterns.  Raises: DecodeError."""
-    if len(name) > _LONGEST_NAME:
-        raise DecodeError(codec, "the table's name is too long")
-    return name
+        if len(name := ".".join(parts)) > _LONGEST_NAME:
+            raise DecodeError(self._codec, "the table's name is too long")
+        return self._selects(name)
 
 
 def option(needs: Needs, name: str, *choices: str) -> str:

@@ -610,7 +610,7 @@ def test_a_key_at_fault_is_named(
             id="another encoding, keyed",
         ),
         pytest.param(
-            Needs(tables="x"), {"op": "c", "after": ROW}, "table's name", None, id="no table"
+            Needs(tables="x"), {"op": "c", "after": ROW}, "`table` is missing", None, id="no table"
         ),
         pytest.param(
             Needs(tables="x"), event("c", source=[1]), "got `array`", None, id="a bad source"
