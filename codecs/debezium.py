@@ -134,12 +134,19 @@ class Debezium(DebeziumEvents[_Event]):
     ) -> Sequence[Change] | Ignored:
         try:
             if value:
-                if self._compiled and (usual := self._compiled.changes(key, value)):
+                if (usual := self._usual(key, value)) is not None:
                     return usual
                 require_readable(value)
             return self._changes(self._opened(value), key, None)
         except FAULTS as error:
             raise self._keys.refused(VALUE, error, self._images(value), key) from None
+
+    def _usual(self, key: bytes | None, value: bytes) -> list[Change] | None:
+        """Decode a message by compiled code, if that can."""
+        if self._compiled is None:
+            return None
+        event = self._opening.payload(value) if value[:_LENGTH] == _SCHEMA else value
+        return None if event is None else self._compiled.changes(key, event)
 
     def _opened(self, value: bytes | None) -> _Event | None:
         envelope, plan = (None, ()) if value is None else self._opening.open(value)
@@ -195,7 +202,7 @@ class Debezium(DebeziumEvents[_Event]):
 class CompiledJson:
     """Decodes the commonest messages with compiled code, and returns None for the others.
 
-    It takes creates, updates and rows of snapshots, without schema, if the old image has the
+    It takes creates, updates and rows of snapshots, without their schema, if the old image has the
     columns of the new one, no value is unavailable and the key does not change.  `Debezium`
     decodes all other messages, and reports faults; both return the same changes.
     """
@@ -224,7 +231,7 @@ class CompiledJson:
 
     def changes(self, key: bytes | None, value: bytes) -> list[Change] | None:
         """Decode the change of a message; None if `Debezium` has to."""
-        if value[:_LENGTH] == _SCHEMA or (not self._reads_all and self._may_lack(value)):
+        if not self._reads_all and self._may_lack(value):
             return None
         if (event := self._event(value)) is None:
             return None

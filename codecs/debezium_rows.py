@@ -102,6 +102,16 @@ class Opening:
             self._last = (prefix, plan)
         return decoded, plan
 
+    def payload(self, message: bytes) -> bytes | None:
+        """The payload of a message with the last schema, if that converts no column.
+
+        It may be no JSON, if the message is none.
+        """
+        prefix, plan = self._last
+        if plan or not prefix or not (message.startswith(prefix) and message.endswith(b"}")):
+            return None
+        return message[len(prefix) : -1]
+
     def _unwrap(self, message: bytes) -> Wrapped | None:
         try:
             wrapped: Wrapped = self._wrapped(message)
@@ -310,7 +320,7 @@ def keys_in_json(codec: str, needs: Needs) -> KeyDecoder:
     is_of_documents, document = needs.key == (_IDENTIFIER,), canonical.decoder(Any)
 
     def quick(key: bytes, _: Headers) -> tuple[bytes] | None:
-        if text is None or (written := text(key)) is None:
+        if text is None or (written := text(opening.payload(key) or key)) is None:
             return None
         return (written,) if written[:1] == b"{" and not may_be_encoded(written) else None
 
