@@ -165,15 +165,21 @@ class DiffTopic:
 
     def last_closed(self) -> ProgressRecord | None:
         """Read the last progress record, searching from the end of the progress topic."""
+        last = self.last_progress()
+        return None if last is None else last[0]
+
+    def last_progress(self) -> tuple[ProgressRecord, int] | None:
+        """Read the same, with its offset."""
         return self._last_before(self._progress_end())
 
     def skip_closed(self) -> ProgressRecord | None:
         """Skip all closed batches, and return the last one."""
         end = self._progress_end()
-        if (last := self._last_before(end)) is not None:
-            self._last, self._progress_at = last, end
-            self._positions = dict(last.ends)
-        return last
+        if (last := self._last_before(end)) is None:
+            return None
+        self._last, self._progress_at = last[0], end
+        self._positions = dict(self._last.ends)
+        return self._last
 
     @property
     def progress_at(self) -> int:
@@ -293,9 +299,9 @@ class DiffTopic:
             )
         return end
 
-    def _last_before(self, end: int) -> ProgressRecord | None:
+    def _last_before(self, end: int) -> tuple[ProgressRecord, int] | None:
         messages = self._progress_reader.tail(self.progress_topic, 0, self._progress_at, end)
-        records = [progress_record(message, SourceError) for message in messages]
+        records = [(progress_record(each, SourceError), each.offset()) for each in messages]
         return records[-1] if records else None
 
     def progress_from(self, start: int) -> Iterator[tuple[ProgressRecord, int]]:
@@ -550,8 +556,18 @@ class TopicRanges:
             topic_id, base.last.upper, base.last.ends, base.progress_at, base.last.batch, base
         )
 
-    def after(self, place: TopicPlace, most: int | None) -> TopicPlace:
+    def last(self) -> TopicPlace:
+        """The place after the last closed batch; `first` need not be readable any more."""
+        topic_id, last = self._reading.topic_id, self._reading.last_progress()
+        if last is None:
+            return TopicPlace(topic_id, 0, {}, 0, -1)
+        record, at = last
+        return TopicPlace(topic_id, record.upper, record.ends, at, record.batch)
+
+    def after(self, place: TopicPlace, most: int | None, until: int | None) -> TopicPlace:
         """Find the place after all batches that are closed now, or about `most` offsets.
+
+        Batches after the batch `until` are left out.
 
         Raises:
             SourceError: the topic was created again.
@@ -566,6 +582,8 @@ class TopicRanges:
         for record, at in self._records(place.progress_at):
             if record.batch <= result.batch:
                 continue
+            if until is not None and record.batch > until:
+                break
             size = sum(record.ends.values()) - begin
             if most is not None and size > most and result is not place:
                 break

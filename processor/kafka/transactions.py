@@ -85,8 +85,11 @@ class TransactionalProducer:
 
         Raises:
             FencedError: a newer holder of the transactional id has taken over.
-            SourceError: the brokers were away for too long, or the transaction took longer
-                than its timeout; the topic of commit records shows whether it was committed.
+            AwayError: the brokers were away for too long.
+            LateError: the transaction took longer than its timeout.
+            SourceError: the brokers refuse it, such as for a message that is too large.
+
+        After any of these the topic of commit records shows whether it was committed.
         """
         self._begin()
         try:

@@ -565,7 +565,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         self._rows = RowMaker(options.topic, schema)
         self._open_ranges: TopicRanges | None = None
         self._has_looked = False
-        self._target: TopicPlace | None = None
+        self._target: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         return {}
@@ -574,20 +574,17 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         return ReadMaxRows(self._options.max_offsets)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        latest = self._ranges.after(self._ranges.first(self._options.since), None)
+        latest = self._ranges.last()
         return _offset(latest) if latest.upper else None
 
     def prepareForTriggerAvailableNow(self) -> None:
-        first = self._ranges.first(self._options.since)
-        self._target = self._ranges.after(first, None)
+        self._target = self._ranges.last().batch
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begin = _place(start)
         place = self._ranges.first(self._options.since) if begin is None else begin
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        reached = self._ranges.after(place, most)
-        if self._target is not None and reached.batch > self._target.batch:
-            reached = self._target
+        reached = self._ranges.after(place, most, self._target)
         if begin is None:
             if reached.upper == 0:
                 return start

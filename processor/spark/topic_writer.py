@@ -120,13 +120,13 @@ class TopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskUpserts:
         make = _raw_upserts if not self._options.key else self._json_upserts
         rows = (row for batch in iterator for row in make(batch))
-        return TaskUpserts(last_by_key(rows, self._options.topic))
+        # A row of another task may be after two of which neither is the last here.
+        return TaskUpserts([row for last in last_by_key(rows).values() for row in last])
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         parts = [message for message in messages if isinstance(message, TaskUpserts)]
-        rows = last_by_key((row for each in parts for row in each.rows), self._options.topic)
-        written = [OutputMessage(row.key, row.value, []) for row in rows]
         options = self._options
+        written = messages_of((row for each in parts for row in each.rows), options.topic)
         write_batch(options.kafka, options.topic, options.writer, batchId, written)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -146,27 +146,38 @@ class TopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             )
 
 
-def last_by_key(rows: Iterable[UpsertMessage], topic: str) -> list[UpsertMessage]:
-    """Keep the last row of each key, in order of the keys.
+def last_by_key(rows: Iterable[UpsertMessage]) -> dict[bytes, list[UpsertMessage]]:
+    """Keep the last row of each key, or two with different values if no order decides.
 
-    >>> last_by_key([UpsertMessage(b"1", b"a", 2), UpsertMessage(b"1", b"b", 1)], "t")
-    [UpsertMessage(key=b'1', value=b'a', order=2)]
+    >>> last_by_key([UpsertMessage(b"1", b"a", 2), UpsertMessage(b"1", b"b", 1)])
+    {b'1': [UpsertMessage(key=b'1', value=b'a', order=2)]}
+    """
+    last: dict[bytes, list[UpsertMessage]] = {}
+    for row in rows:
+        others = last.setdefault(row.key, [])
+        if all(_is_after(row, other) for other in others):
+            others[:] = [row]
+        elif len(others) == 1 and row.value != others[0].value and not _is_after(others[0], row):
+            others.append(row)
+    return last
+
+
+def messages_of(rows: Iterable[UpsertMessage], topic: str) -> list[OutputMessage]:
+    """Make the messages of the last rows, in order of their keys.
 
     Raises:
         SourceError: the order does not determine which of two values of a key is the last one.
     """
-    last: dict[bytes, UpsertMessage] = {}
-    for row in rows:
-        other = last.get(row.key)
-        if other is None or _is_after(row, other):
-            last[row.key] = row
-        elif row.value != other.value and not _is_after(other, row):
+    written = []
+    for key, (row, *others) in sorted(last_by_key(rows).items()):
+        if others:
             raise SourceError(
                 f'cannot write into "{topic}": a micro-batch has several rows with key '
-                f"{row.key!r}, and nothing says which of them is the last",
+                f"{key!r}, and nothing says which of them is the last",
                 hint='Name a column that does: .option("order", "version").',
             )
-    return [last[key] for key in sorted(last)]
+        written.append(OutputMessage(key, row.value, []))
+    return written
 
 
 def _is_after(row: UpsertMessage, other: UpsertMessage) -> bool:

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 from contextlib import closing
+from itertools import permutations
+from math import nan
 from statistics import median
 
 import pytest
@@ -15,7 +17,15 @@ from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.client import TRANSACTIONS, admin, enqueue
 from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
-from ikebana.processor.spark.topic_writer import Written, digest_of, is_written, log_of
+from ikebana.processor.spark.topic_writer import (
+    UpsertMessage,
+    Written,
+    digest_of,
+    is_written,
+    last_by_key,
+    log_of,
+    messages_of,
+)
 from ikebana.processor.spark.topic_writer import write_batch as write
 from support.pipeline_processes import create
 
@@ -51,6 +61,26 @@ def test_a_reader_does_not_wait_for_the_first_record_of_another_topic(
 
     # A busy machine may delay some of them.
     assert median(seconds) < 0.7
+
+
+@pytest.mark.parametrize(
+    ("orders", "last"),
+    [((1, 1, 2), 2), ((None, None, 1), 2), ((1, 2, 2), None), ((1, 1.5, nan), None)],
+)
+@pytest.mark.parametrize("tasks", [1, 2, 3])
+def test_only_rows_that_no_other_is_after_have_to_be_in_order(
+    orders: tuple[float | None, ...], last: int | None, tasks: int
+) -> None:
+    """However they come, and whichever tasks have them."""
+    rows = [UpsertMessage(b"1", b"%d" % at, order) for at, order in enumerate(orders)]
+    for some in permutations(rows):
+        by_task = [last_by_key(some[task::tasks]).values() for task in range(tasks)]
+        passed_on = [row for task in by_task for each in task for row in each]
+        if last is None:
+            with pytest.raises(SourceError, match="nothing says which of them is the last"):
+                messages_of(passed_on, "t")
+        else:
+            assert messages_of(passed_on, "t") == [OutputMessage(b"1", b"%d" % last, [])]
 
 
 def test_a_digest_is_of_a_set_of_messages() -> None:

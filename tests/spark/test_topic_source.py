@@ -321,6 +321,36 @@ def test_a_stream_has_whole_closed_batches_once(
     assert summed(((key, value), change) for key, value, _, change in some) == at[8]
 
 
+def test_a_stream_goes_on_when_the_time_that_it_began_at_is_gone(written: Written) -> None:
+    """What compaction has deleted is needed by streams alone that begin."""
+    from pyspark.sql.types import BinaryType, StructType
+
+    from ikebana.errors import SourceError
+    from ikebana.processor.spark.topic_source import IkebanaTopic
+
+    _life(written)
+    options = {"topic": written.name, "kafka.bootstrap.servers": written.servers, "since": "1"}
+    source, schema = IkebanaTopic(options), StructType().add("key", BinaryType())
+    stream = source.streamReader(schema)
+    place = stream.latestOffset({}, None)
+    stream.stop()
+    with closing(Compaction({"bootstrap.servers": written.servers}, written.name)) as compaction:
+        compaction.compact(5)
+        compaction.delete(1)
+    written.batch([_row(1, "open", 10, 1)], 12)
+
+    stream = source.streamReader(schema)
+    stream.prepareForTriggerAvailableNow()
+    reported = stream.reportLatestOffset()
+    end = stream.latestOffset(place, None)
+
+    assert reported is not None
+    assert (reported["upper"], end["upper"]) == (12, 12)
+    with pytest.raises(SourceError, match="it was compacted"):
+        stream.latestOffset({}, None)
+    stream.stop()
+
+
 def test_the_recipe_for_parquet_gives_the_collection(
     spark: "SparkSession", written: Written, tmp_path: Path
 ) -> None:
