@@ -14,7 +14,6 @@ The changelog mode is called `promise` in progress records.
   until then.  From that time on the collection has to keep the new promise; before, the old one
   is checked.
 
-
 All diffs of a time are added at once, in any order.  The collection is stored as digests of 16
 bytes, so two data are confused with a probability of about n² in 2¹²⁹.  Updates that progress
 does not cover yet are counted but not checked.  Without any progress nothing is verified, which

@@ -1,6 +1,5 @@
 """The parts of a shard's state, and where their entries go when the number of shards changes.
 
-
 A part is named by its kind and by an operator, an input or an output, as in "reduce totals"; a
 part of an upsert is named by the operator alone.
 """

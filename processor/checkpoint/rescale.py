@@ -2,10 +2,10 @@
 
 Spark fixes the number of state partitions, so the new state is written beside the old one, which
 stays unchanged: in another folder at the same location, by a start with another number, or as a
-checkpoint at another location, by `ikebana rescale`.  The new
-checkpoint has the same id, because the outputs stay the same, and the next epoch: once it has
-started, the old one is refused.  It begins with the batch after the old one's last, at the same
-offsets, and each of its shards starts from a base file.
+checkpoint at another location, by `ikebana rescale`.  The new checkpoint has the same id, because
+the outputs stay the same, and the next epoch: once it has started, the old one is refused.  It
+begins with the batch after the old one's last, at the same offsets, and each of its shards starts
+from a base file.
 """
 
 # Decision (rescaling writes a new checkpoint): Spark freezes the number of state partitions in

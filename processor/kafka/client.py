@@ -13,7 +13,7 @@ grants it.
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from itertools import chain, repeat
 from typing import Any, TypeAlias, TypeVar
@@ -381,10 +381,9 @@ _RIGHTS = {
 _SEEING = {AclOperation.READ, AclOperation.WRITE, AclOperation.ALTER, AclOperation.DELETE}
 
 
-def ordered(operations: Iterable[AclOperation]) -> list[AclOperation]:
+def ordered(operations: Collection[AclOperation]) -> list[AclOperation]:
     """Sort operations in the order in which messages name them."""
-    chosen = set(operations)
-    return [each for each in _RIGHTS if each in chosen]
+    return [each for each in _RIGHTS if each in operations]
 
 
 def missing_right(operation: AclOperation) -> str:

@@ -1,6 +1,5 @@
 """An archive of the classes of Spark's JVM, which halves the cost of its start.
 
-
 Java calls this class data sharing: classes that are parsed and verified already are mapped into
 memory.  An archive belongs to one Java and one set of jars, so its name depends on both.  It is in
 the cache folder of a user, or of the installation.  A JVM that cannot use it starts without it.

@@ -1,7 +1,6 @@
 """Rows that a source task leaves in a file come back as they were, or not at all."""
 
 import os
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from ikebana.errors import LostError, SparkStartError
 from ikebana.processor.base.rows import Upserts, pack, unpack
 from ikebana.processor.spark.source_task import spark_rows
 from ikebana.processor.spark.workers import left_rows
-from ikebana.processor.spark.workers.left_rows import Leaving, RowsFolder
+from ikebana.processor.spark.workers.left_rows import RowsFolder, leave_large_rows
 
 LARGE = b"\x95" + b"r" * 20_000
 
@@ -58,8 +57,7 @@ def test_no_packed_row_is_taken_for_a_place(tmp_path: Path) -> None:
     """A row that is passed on as it is comes out as it is."""
     row = pack(Upserts("in", 0, 0, 1, [b"k"], [b"v"], [0]))
 
-    with closing(Leaving(str(tmp_path))) as leaving:
-        assert leaving.leave([(0, row)]) == [(0, row)]
+    assert leave_large_rows([[(0, row)]], str(tmp_path)) == [(0, row)]
     assert [*left_rows.resolve([row])] == [row]
     assert unpack(row) == unpack(next(left_rows.resolve([row])))
     assert [*tmp_path.iterdir()] == []
@@ -69,16 +67,14 @@ def test_many_rows_at_once_are_all_written(tmp_path: Path) -> None:
     """More than the system takes in one call."""
     rows = [(0, b"\x91%05d" % number) for number in range(3_000)]
 
-    with closing(Leaving(str(tmp_path))) as leaving:
-        places = leaving.leave(rows)
+    places = leave_large_rows([rows], str(tmp_path))
 
     assert [*left_rows.resolve(place for _, place in places)] == [row for _, row in rows]
 
 
 def test_rows_of_a_batch_that_is_done_are_removed(tmp_path: Path) -> None:
     """A file that is gone is an error with a remedy, and so is one that is cut off."""
-    with closing(Leaving(str(tmp_path))) as leaving:
-        (_, place), *_ = leaving.leave([(0, LARGE)])
+    [(_, place)] = leave_large_rows([[(0, LARGE)]], str(tmp_path))
     (path,) = tmp_path.iterdir()
     path.write_bytes(LARGE[:100])
     with pytest.raises(LostError, match=r"cut off: .*") as cut:

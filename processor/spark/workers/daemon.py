@@ -1,6 +1,5 @@
 """The daemon that Spark runs for its Python workers, as `spark.python.daemon.module` names it.
 
-
 Spark's own daemon forks workers that each import everything again, and no process keeps a shard
 open between batches.  This one makes sure that there is a host, and then becomes Spark's daemon.
 On the machine of a driver the run has started the host; on an executor the daemon imports, forks

@@ -21,10 +21,9 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import IO
 
 import msgspec
 
@@ -57,46 +56,30 @@ VARIABLE = "IKEBANA_ROWS"
 """The environment variable with the folder of an executor's host for rows."""
 
 
-class Leaving:
-    """Leaves the rows of one source task in a file of a folder; the file is whole when closed.
-
-    Without a folder, all rows are passed on as they are.
-    """
-
-    def __init__(self, folder: str, batch: int = 0, of: str = "") -> None:
-        self._folder = folder
-        self._batch = batch
-        self._of = of
-        self._file: IO[bytes] | None = None
-
-    def close(self) -> None:
-        """Close the file, if there is one."""
-        if self._file is not None:
-            self._file.close()
-
-    def leave(self, packed: Sequence[tuple[int, bytes]]) -> Sequence[tuple[int, bytes]]:
-        """Write rows by shard to the file; return the places to pass on instead of them."""
-        if not self._folder or sum(len(row) for _, row in packed) < _SMALL:
-            return packed
-        if self._file is None:
-            # It stays after this task, because the owner reads it later.
-            self._file = NamedTemporaryFile(  # noqa: SIM115
-                dir=self._folder, prefix=f"tmp{self._batch}-", delete=False
-            )
-        places = []
-        for shard, row in packed:
-            place = RowPlace(self._file.name, self._file.tell(), len(row), self._of)
-            self._file.write(row)
-            places.append((shard, _MARK + msgspec.msgpack.encode(place)))
-        return places
-
-
 def leave_large_rows(
     packed: Iterable[Sequence[tuple[int, bytes]]], folder: str, batch: int = 0, of: str = ""
 ) -> list[tuple[int, bytes]]:
-    """Leave packed rows by shard in a file of a folder; return the rows or places to pass on."""
-    with closing(Leaving(folder, batch, of)) as leaving:
-        return [row for each in packed for row in leaving.leave(each)]
+    """Leave packed rows by shard in a file of a folder; return the rows or places to pass on.
+
+    Rows that come together and are small are passed on as they are; without a folder, all are.
+    """
+    passed_on: list[tuple[int, bytes]] = []
+    file = None
+    with ExitStack() as files:
+        for rows in packed:
+            if not folder or sum(len(row) for _, row in rows) < _SMALL:
+                passed_on += rows
+                continue
+            if file is None:
+                # It stays after this task, because the owner reads it later.
+                file = files.enter_context(
+                    NamedTemporaryFile(dir=folder, prefix=f"tmp{batch}-", delete=False)
+                )
+            for shard, row in rows:
+                place = RowPlace(file.name, file.tell(), len(row), of)
+                file.write(row)
+                passed_on.append((shard, _MARK + msgspec.msgpack.encode(place)))
+    return passed_on
 
 
 def resolve(rows: Iterable[bytes]) -> Iterator[bytes]:
