@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ikebana.codecs.output_messages import Ids
-from ikebana.errors import ConfigError, SourceError
+from ikebana.errors import AwayError, ConfigError, SourceError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.notices import Check, checked
 from ikebana.processor.base.offsets import TopicInfo
@@ -189,7 +189,8 @@ def contents(settings: Mapping[str, str], names: Collection[str], errors: str = 
     Nobody may be writing to the topics.  An error topic `errors` without its beginning is left
     out: its errors are not retracted, and retention deletes them like the earlier ones.
 
-    Raises: SourceError, if the beginning of a topic is gone, or the topic is.
+    Raises: SourceError, if the beginning of a topic is gone, or the topic is; AwayError, if the
+        brokers do not answer.
     """
     if not names:
         return {}
@@ -207,11 +208,13 @@ def contents(settings: Mapping[str, str], names: Collection[str], errors: str = 
             snapshots = Snapshots(admin, reader, name, described[name].id)
             try:
                 snapshot = snapshots.choose(None)
-            except SourceError:
-                if name != errors:
+            except SourceError as error:
+                if name != errors or isinstance(error, AwayError):
                     raise
                 continue
             offsets |= replays.to_read(name, begins, ends, snapshot)
+    except AwayError:
+        raise
     except SourceError as error:
         raise SourceError(
             f"what an output has had cannot be taken back: {error.message}", hint=_INSTEAD
