@@ -38,6 +38,8 @@ from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.column_encodings import Schema
 from ikebana.codecs.debezium_rows import (
     NAME,
+    SCHEMA_FIRST,
+    SCHEMA_LENGTH,
     VALUE,
     DebeziumEvents,
     Image,
@@ -47,6 +49,7 @@ from ikebana.codecs.debezium_rows import (
     Rows,
     Unavailable,
     full_name,
+    is_wrapped,
     keys_in_json,
     unavailable_of,
 )
@@ -60,9 +63,6 @@ except ImportError:
     CompiledRows = None  # type: ignore[assignment,misc]
 
 _NOTHING = Raw()
-# How a message with its schema begins, which has the schema before the event.
-_SCHEMA = b'{"schema":'
-_LENGTH = len(_SCHEMA)
 # As many columns as wide tables have.
 _REMEMBERED = 1_000
 
@@ -134,7 +134,7 @@ class Debezium(DebeziumEvents[_Event]):
     ) -> Sequence[Change] | Ignored:
         try:
             if value:
-                if (usual := self._usual(key, value)) is not None:
+                if usual := self._usual(key, value):
                     return usual
                 require_readable(value)
             return self._changes(self._opened(value), key, None)
@@ -142,10 +142,11 @@ class Debezium(DebeziumEvents[_Event]):
             raise self._keys.refused(VALUE, error, self._images(value), key) from None
 
     def _usual(self, key: bytes | None, value: bytes) -> list[Change] | None:
-        """Decode a message by compiled code, if that can."""
+        """Decode a message by compiled code; None if that leaves it to Python."""
         if self._compiled is None:
             return None
-        event = self._opening.payload(value) if value[:_LENGTH] == _SCHEMA else value
+        wrapped = value[:SCHEMA_LENGTH] == SCHEMA_FIRST
+        event = self._opening.payload(value) if wrapped else value
         return None if event is None else self._compiled.changes(key, event)
 
     def _opened(self, value: bytes | None) -> _Event | None:
@@ -289,6 +290,13 @@ class DebeziumFlat(DebeziumEvents[Image]):
         self._rows = Rows(read, unavailable, needs.encodings, needs.judges)
         self._key_rows = Rows(needs.key, unavailable, needs.encodings)
         self._opening = Opening(Raw, self._rows.bare, self._rows.planned)
+        marks = (_DELETED, self._op_name)
+        self._compiled: Callable[[bytes], tuple[bytes | None, bytes, bytes] | None] | None = None
+        if CompiledJson.fits(needs):
+            rows = CompiledRows(None, needs.key, reads=self._is_read, marks=marks)
+            self._compiled = rows.marked_row
+        self._may_lack = unavailable.may_be_in_json
+        self._updates = lru_cache(_REMEMBERED)(self._read_marks)
 
     def key(self, key: bytes | None) -> bytes | None:
         return None if self._keyed else self._keys.of_kafka(key)
@@ -298,6 +306,8 @@ class DebeziumFlat(DebeziumEvents[Image]):
     ) -> Sequence[Change] | Ignored:
         try:
             if value is not None:
+                if usual := self._usual(key, value):
+                    return usual
                 require_readable(value)
             image = None if value is None else self._rows.read(*self._opening.open(value))
             if image is None:
@@ -308,6 +318,28 @@ class DebeziumFlat(DebeziumEvents[Image]):
             return self._changes(image, key, None)
         except FAULTS as error:
             raise self._keys.refused(self._value, error, self._images(value), key) from None
+
+    def _usual(self, key: bytes | None, value: bytes) -> list[Change] | None:
+        """Decode the upsert of a row by compiled code; None if that leaves it to Python."""
+        if self._compiled is None or key is None:
+            return None
+        row = self._opening.payload(value) if is_wrapped(value) else value
+        if row is None or self._may_lack(row):
+            return None
+        if (read := self._compiled(row)) is None:
+            return None
+        row_key, after, marks = read
+        if (updates := self._updates(marks)) is None:
+            return None
+        return [Change("upsert", row_key or self._keys.needed(key), after, None, (), updates)]
+
+    def _read_marks(self, marks: bytes) -> bool | None:
+        """Whether a row with these marks is an update; None if another method has to judge."""
+        row = canonical.decode(marks)
+        op = row.get(self._op_name)
+        if row.get(_DELETED) not in _FALSE or op not in (None, "c", "u", "r"):
+            return None
+        return bool(op == "u")
 
     def _gone(self, key: bytes | None) -> Sequence[Change] | Ignored:
         """Decode a null value as a delete; it must have a Kafka key."""

@@ -55,6 +55,9 @@ PLACEHOLDER = "__debezium_unavailable_value"
 _RARE = b"\xf4\xbeQZXJqYWKzVGjxNMk_"
 _ARRAY = ord("[")
 _WRAPPED, _FAR = (b'"schema"', b'"payload"'), 64
+SCHEMA_FIRST = b'{"schema":'
+SCHEMA_LENGTH = len(SCHEMA_FIRST)
+"""How the JSON converter of Kafka Connect begins a message with its schema."""
 
 
 class Wrapped(msgspec.Struct, forbid_unknown_fields=True):
@@ -90,10 +93,7 @@ class Opening:
                 return self._decode(Raw(memoryview(message)[len(prefix) : -1])), plan
             except canonical.REFUSALS:
                 pass
-        # The first quotation mark of an object begins its first name.
-        first = message.find(b'"', 0, _FAR)
-        named = first < 0 or message.startswith(_WRAPPED, first)
-        if (wrapped := self._unwrap(message) if named else None) is None:
+        if (wrapped := self._unwrap(message) if is_wrapped(message) else None) is None:
             return self._decode(message), self._bare
         schema = bytes(wrapped.schema)
         plan = self._plan_of(schema)
@@ -124,6 +124,13 @@ class Opening:
 
     def _read_schema(self, schema: bytes) -> PayloadPlan:
         return self._bare if schema in (b"", b"null") else self._planned(self._schema(schema))
+
+
+def is_wrapped(message: bytes) -> bool:
+    """Whether a message may be wrapped: its first name is that of a wrapper, or far away."""
+    # The first quotation mark of an object begins its first name.
+    first = message.find(b'"', 0, _FAR)
+    return first < 0 or message.startswith(_WRAPPED, first)
 
 
 class Unavailable:
@@ -320,7 +327,8 @@ def keys_in_json(codec: str, needs: Needs) -> KeyDecoder:
     is_of_documents, document = needs.key == (_IDENTIFIER,), canonical.decoder(Any)
 
     def quick(key: bytes, _: Headers) -> tuple[bytes] | None:
-        if text is None or (written := text(opening.payload(key) or key)) is None:
+        bare = opening.payload(key) if key[:SCHEMA_LENGTH] == SCHEMA_FIRST else key
+        if text is None or bare is None or (written := text(bare)) is None:
             return None
         return (written,) if written[:1] == b"{" and not may_be_encoded(written) else None
 

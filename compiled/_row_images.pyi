@@ -1,9 +1,16 @@
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 class Rows:
     def __init__(
-        self, columns: Iterable[str] | None, key: Iterable[str], *, before: bool = False
+        self,
+        columns: Iterable[str] | None,
+        key: Iterable[str],
+        *,
+        before: bool = False,
+        reads: Callable[[str], bool] | None = None,
+        marks: Iterable[str] = (),
     ) -> None: ...
     def require(self, names: Iterable[str]) -> None: ...
     def row(self, message: bytes) -> bytes | None: ...
+    def marked_row(self, message: bytes) -> tuple[bytes | None, bytes, bytes] | None: ...
     def event(self, value: bytes) -> tuple[bool, bytes | None, bytes, bytes | None] | None: ...

@@ -19,6 +19,17 @@ cdef enum State:
     NULLED
     ROW
 
+# Why a member is kept: it is a column that is read, or a mark.
+cdef enum:
+    COLUMN = 1
+    MARK = 2
+
+# What a message is read as.
+cdef enum Reading:
+    AS_ROW
+    AS_EVENT
+    AS_MARKED_ROW
+
 cdef struct Image:
     State state
     Py_ssize_t base
@@ -28,19 +39,22 @@ cdef struct Image:
 cdef class Rows(Canonical):
     """Reads rows of some columns, None for all, with the columns of a key.
 
-    It remembers the columns of the row before, so use one for the rows of one table.
+    It remembers the columns of the row before, so use one for the rows of one table.  `reads` says
+    by name which columns are read, instead of `columns`; `marks` are names that are read apart.
 
     >>> Rows(("a", "b"), ()).row(b'{"c": 1, "b": 2.0}')
     b'{"b":2}'
     """
 
     cdef frozenset columns
+    cdef object reads
+    cdef frozenset marks
     cdef tuple key
     cdef bint before
     cdef bint busy
     cdef bint reads_old
     cdef Order order
-    # By the rank of a member: whether it is read.
+    # By the rank of a member: why it is kept, in bits.
     cdef char* kept
     cdef Py_ssize_t kept_room
     # By the column of the key: the place of its member, or -1.
@@ -51,8 +65,10 @@ cdef class Rows(Canonical):
     def __cinit__(self, *_, **__):
         self.order.count = NOTHING_KNOWN
 
-    def __init__(self, columns, key, *, bint before=False):
+    def __init__(self, columns, key, *, bint before=False, reads=None, marks=()):
         self.columns = None if columns is None else frozenset(name.encode() for name in columns)
+        self.reads = reads
+        self.marks = frozenset(name.encode() for name in marks)
         self.key = tuple(sorted({name.encode() for name in key}))
         self.before = before
         self.whole = ()
@@ -71,7 +87,9 @@ cdef class Rows(Canonical):
     def __reduce__(self):
         names = None if self.columns is None else tuple(name.decode() for name in self.columns)
         key = tuple(name.decode() for name in self.key)
-        return _made, (names, key, self.before, tuple(name.decode() for name in self.whole))
+        whole = tuple(name.decode() for name in self.whole)
+        marks = tuple(name.decode() for name in self.marks)
+        return _made, (names, key, self.before, whole, self.reads, marks)
 
     def require(self, names):
         """Leave rows that lack one of these columns to Python."""
@@ -80,7 +98,14 @@ cdef class Rows(Canonical):
 
     def row(self, bytes message not None):
         """The canonical bytes of an object's columns; None if it is left to Python."""
-        return self.alone(message, False)
+        return self.alone(message, AS_ROW)
+
+    def marked_row(self, bytes message not None):
+        """The key of an object, the canonical bytes of its columns, and of its marks; else None.
+
+        The key is None if it has no columns here.
+        """
+        return self.alone(message, AS_MARKED_ROW)
 
     def event(self, bytes value not None):
         """The operation of an event of Debezium, its key, new image and old image; else None.
@@ -89,24 +114,33 @@ cdef class Rows(Canonical):
         columns of the new one and the same key.  The key is None if it has no columns here, the
         old image if it is not read, or null.
         """
-        return self.alone(value, True)
+        return self.alone(value, AS_EVENT)
 
-    cdef object alone(self, bytes message, bint is_event):
+    cdef object alone(self, bytes message, Reading reading):
         """Read a message, unless a finalizer or a thread calls while another one is read."""
         if self.busy:
             return None
         self.busy = True
         try:
-            return self.read_event(message) if is_event else self.read_row(message)
+            if reading == AS_EVENT:
+                return self.read_event(message)
+            return self.read_row(message, reading == AS_MARKED_ROW)
         finally:
             self.busy = False
 
-    cdef object read_row(self, bytes message):
+    cdef object read_row(self, bytes message, bint marked):
         cdef Image image
+        cdef bytes key = None
         self.begin(message)
         if not self.image(&image, 0) or not self.at_end() or image.state != ROW:
             return None
-        return self.written(&image) if self.pick(&image) else None
+        if not self.pick(&image):
+            return None
+        if not marked:
+            return self.written(&image, COLUMN)
+        if self.key and (key := self.key_of(&image)) is None:
+            return None
+        return key, self.written(&image, COLUMN), self.written(&image, MARK)
 
     cdef object read_event(self, bytes value):
         cdef Image old, new
@@ -127,8 +161,8 @@ cdef class Rows(Canonical):
             if self.key and self.key_of(&old) != key:
                 return None
             if self.before:
-                before = self.written(&old)
-        return op == c'u', key, self.written(&new), before
+                before = self.written(&old, COLUMN)
+        return op == c'u', key, self.written(&new, COLUMN), before
 
     cdef bint envelope(self, unsigned char* op, Image* old, Image* new) except -1:
         """Read the fields of an event, without those that nobody asks for."""
@@ -223,14 +257,21 @@ cdef class Rows(Canonical):
             return False
         for at in range(count):
             place = self.order.ranks[at]
-            self.kept[at] = self.columns is None or names[place] in self.columns
+            self.kept[at] = COLUMN if self.is_read(names[place]) else 0
+            if names[place] in self.marks:
+                self.kept[at] |= MARK
         for at in range(len(self.key)):
             self.key_places[at] = names.index(self.key[at]) if self.key[at] in names else -1
         self.order.count = count
         return True
 
-    cdef bytes written(self, const Image* image):
-        """The canonical bytes of an image that `pick` knows: of the columns that are read."""
+    cdef bint is_read(self, bytes name) except -1:
+        if self.reads is not None:
+            return self.reads(name.decode())
+        return self.columns is None or name in self.columns
+
+    cdef bytes written(self, const Image* image, char why):
+        """The canonical bytes of an image that `pick` knows: of the members kept for a reason."""
         cdef const Member* members = &self.members[image.base]
         cdef const Member* member
         cdef Py_ssize_t at
@@ -238,7 +279,7 @@ cdef class Rows(Canonical):
         put[0] = c'{'
         put += 1
         for at in range(image.count):
-            if self.kept[at]:
+            if self.kept[at] & why:
                 member = &members[self.order.ranks[at]]
                 memcpy(put, member.begin, <size_t>member.length)
                 put += member.length
@@ -264,8 +305,8 @@ cdef class Rows(Canonical):
         return _ended(self.spare, put)
 
 
-def _made(columns, key, before, whole):
-    rows = Rows(columns, key, before=before)
+def _made(columns, key, before, whole, reads, marks):
+    rows = Rows(columns, key, before=before, reads=reads, marks=marks)
     rows.require(whole)
     return rows
 

@@ -825,53 +825,6 @@ def test_compiled_code_leads_to_the_same(
             assert made == codec._changes(codec._opened(message), KEY, None)
 
 
-def _schema(decimal: str) -> dict[str, object]:
-    """The schema of an event, in which a column may be a decimal."""
-    types = {"id": {"type": "int32"}, "name": {"type": "string"}, "x": {"type": "int32"}}
-    if decimal:
-        name = "org.apache.kafka.connect.data.Decimal"
-        types[decimal] = {"type": "bytes", "name": name, "parameters": {"scale": "2"}}  # type: ignore[dict-item]
-    row = [{"field": each, "optional": True, **of} for each, of in types.items()]
-    images = [{"field": each, "type": "struct", "fields": row} for each in ("before", "after")]
-    return {"type": "struct", "fields": images, "optional": False}
-
-
-@given(
-    st.sampled_from([None, ("id", "name")]),
-    st.lists(
-        st.tuples(
-            st.tuples(st.sampled_from("curd"), TYPED | ROWS, TYPED | ROWS),
-            st.sampled_from([None, None, _schema(""), _schema("x"), _schema("name")]),
-            st.sampled_from([b"}", b"}", b"}", b"", b"}}", b',"more":1}', b"} ", b"]"]),
-        ),
-        max_size=5,
-    ),
-)
-def test_the_event_of_a_message_with_its_schema_is_decoded_as_without(
-    columns: tuple[str, ...] | None, messages: list[tuple[Any, object, bytes]]
-) -> None:
-    """By compiled code or not, whatever schemas came before, and whatever the end of a message."""
-    quick, slow = (Debezium(Needs(columns=columns, before=True, key=("id",))) for _ in range(2))
-    slow._compiled = None
-    for each, schema, end in messages:
-        message = (
-            bare(event(*each))
-            if schema is None
-            else encoded({"schema": schema, "payload": event(*each)})
-        )
-        assert message is not None
-        damaged = message.removesuffix(b"}") + end
-
-        assert _decoded(quick, damaged) == _decoded(slow, damaged)
-
-
-def _decoded(codec: Debezium, message: bytes) -> object:
-    try:
-        return codec.changes(KEY, message, None)
-    except DecodeError as error:
-        return str(error)
-
-
 @pytest.mark.parametrize("columns", [None, ("id",)])
 def test_a_key_that_turns_from_true_to_1_is_another_key(columns: tuple[str, ...] | None) -> None:
     """The old row was deleted, then; in Python the two are equal."""
