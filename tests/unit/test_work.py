@@ -48,6 +48,12 @@ def in_json(data: Any) -> bytes:
     return json.dumps(data).encode()
 
 
+def with_schema(data: Any) -> bytes:
+    """As the JSON converter of Kafka Connect writes it."""
+    whole = {"schema": {"type": "struct"}, "payload": data}
+    return json.dumps(whole, separators=(",", ":")).encode()
+
+
 def decoding(source: Input, key: Callable[[int], bytes], value: Callable[[int], bytes]) -> Any:
     """What decodes messages into packed rows for four shards."""
     plan = Plan("p", (source,), (Upsert("now", "in"),), (Output("out", "now", "out"),))
@@ -113,6 +119,16 @@ WORK: dict[str, Callable[[], object]] = {
         Input("in", ("t",), "debezium-json"),
         lambda at: b'{"id":%d}' % at,
         lambda at: in_json(event(at)),
+    ),
+    "decoding debezium-json with schemas": decoding(
+        Input("in", ("t",), "debezium-json"),
+        lambda at: with_schema({"id": at}),
+        lambda at: with_schema(event(at)),
+    ),
+    "decoding debezium-flat-json": decoding(
+        Input("in", ("t",), "debezium-flat-json"),
+        lambda at: b'{"id":%d}' % at,
+        lambda at: in_json({**row(at), "__deleted": "false", "__op": "c", "__lsn": at}),
     ),
     "decoding debezium-avro": decoding(
         Input("in", ("t",), "debezium-avro", "avro"),
