@@ -87,14 +87,16 @@ _AWAY_IN_TEXT = re.compile(
 )
 
 
+def may_pass(error: KafkaError) -> bool:
+    """Whether an error may pass by itself, since brokers are away or busy."""
+    return bool(error.code() in AWAY or error.retriable()) and not error.fatal()
+
+
 def away_error(error: BaseException) -> AwayError | None:
     """Make an AwayError of an error of Kafka that may pass by itself; None for others."""
-    if not isinstance(error, KafkaException):
+    if not isinstance(error, KafkaException) or not may_pass(error.args[0]):
         return None
-    cause = error.args[0]
-    if cause.fatal() or not (cause.code() in AWAY or cause.retriable()):
-        return None
-    return AwayError(f"the brokers did not answer: {cause.str()}")
+    return AwayError(f"the brokers did not answer: {error.args[0].str()}")
 
 
 def away_name_in(text: str) -> str | None:
@@ -355,9 +357,8 @@ def patiently(ask: Callable[[], Result], what: str, patience_s: float = PATIENCE
             return ask()
         except KafkaException as error:
             cause = error.args[0]
-            away = cause.code() in AWAY or cause.retriable()
             # A transaction that has to be aborted gives the same answer for ever.
-            if not away or cause.fatal() or cause.txn_requires_abort():
+            if not may_pass(cause) or cause.txn_requires_abort():
                 raise
             if time.monotonic() > deadline:
                 raise _unreachable(what, patience_s, cause.str()) from error

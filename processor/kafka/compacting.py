@@ -279,7 +279,7 @@ def delete_before(admin: AdminClient, before: Offsets) -> Positions:
                 answer.result()
             except KafkaException as error:
                 cause = error.args[0]
-                if cause.retriable() or cause.code() in client.AWAY:
+                if client.may_pass(cause):
                     raise
                 raise SourceError(
                     f"could not delete the records of {at.topic}[{at.partition}] before "

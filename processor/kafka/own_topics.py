@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ikebana.codecs.output_messages import Ids
-from ikebana.errors import AwayError, ConfigError, SourceError
+from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.notices import Check, checked
 from ikebana.processor.base.offsets import TopicInfo
@@ -208,13 +208,11 @@ def contents(settings: Mapping[str, str], names: Collection[str], errors: str = 
             snapshots = Snapshots(admin, reader, name, described[name].id)
             try:
                 snapshot = snapshots.choose(None)
-            except SourceError as error:
-                if name != errors or isinstance(error, AwayError):
+            except SourceError:
+                if name != errors:
                     raise
                 continue
             offsets |= replays.to_read(name, begins, ends, snapshot)
-    except AwayError:
-        raise
     except SourceError as error:
         raise SourceError(
             f"what an output has had cannot be taken back: {error.message}", hint=_INSTEAD

@@ -255,7 +255,7 @@ def _at_the_end(error: KafkaError, span: Range | None, offset: int) -> bool:
         if span is None:
             return False
         raise range_deleted(span)
-    if not error.retriable() and code not in client.AWAY:
+    if not client.may_pass(error):
         raise SourceError(f"could not read {span or 'a topic'}: {error.str()}")
     return False
 

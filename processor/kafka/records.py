@@ -16,7 +16,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaException
 from confluent_kafka import Message as KafkaMessage
 
-from ikebana.errors import AwayError, IkebanaError, SourceError
+from ikebana.errors import IkebanaError, SourceError
 from ikebana.processor.authoring.proposing.formats import Sample
 from ikebana.processor.authoring.proposing.look import Look, look, new_columns, notices
 from ikebana.processor.base.diff_reader import kind_of, mixed
@@ -86,8 +86,6 @@ def record_at(reader: RangeReader, place: MessagePlace) -> Record | None:
         for _, messages in reader.read([single], _PATIENCE_S):
             for message in messages:
                 return Record(message.key(), message.value())
-    except AwayError:
-        raise
     except SourceError:
         return None
     return None

@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
 from ikebana.codecs.errors import DecodeError
-from ikebana.errors import AwayError, CheckpointError, SourceError
+from ikebana.errors import CheckpointError, SourceError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base import processes
 from ikebana.processor.base.offsets import Positions, TopicInfo
@@ -327,8 +327,6 @@ class _Looking:
                 continue
             try:
                 offsets |= own_topics.contents(self._settings.kafka, [output.topic])
-            except AwayError:
-                raise
             except SourceError as error:
                 lost[output.name] = error.message
         return offsets, lost

@@ -65,7 +65,7 @@ from ikebana.codecs.encodings import INTEGERS
 from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
 from ikebana.codecs.output_messages import changed, violation
 from ikebana.codecs.sql_type import Decimal, type_of
-from ikebana.errors import ConfigError, SourceError
+from ikebana.errors import AwayError, ConfigError, SourceError
 from ikebana.processor.authoring.proposing.look import absent_words
 from ikebana.processor.base import diff_reader, texts
 from ikebana.processor.base.rows import KeyedUpdate
@@ -639,7 +639,7 @@ def _warn(options: TopicReadOptions, rows: RowMaker) -> None:
         messages = [
             (each.key, each.value) for each in records.first_and_last(options.kafka, options.topic)
         ]
-    except SourceError:
+    except (AwayError, SourceError):
         return  # the read itself says what is wrong, if it lasts
     for words in rows.absent(messages):
         print(f'ikebana: warning: topic "{options.topic}": {words}', file=sys.stderr, flush=True)

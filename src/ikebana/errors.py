@@ -59,7 +59,7 @@ class SourceError(IkebanaError):
     """A topic cannot give the records that the offset log names."""
 
 
-class AwayError(SourceError):
+class AwayError(IkebanaError):
     """Brokers, a registry or a server could not answer now; asked again later, they may."""
 
 

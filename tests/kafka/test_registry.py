@@ -32,7 +32,7 @@ from ikebana.codecs.change import Change, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import OUTPUT_FORMATS
 from ikebana.codecs.output_messages import encoded, framed, to_upserts
-from ikebana.errors import ConfigError, SourceError
+from ikebana.errors import AwayError, ConfigError, SourceError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.cli.main import cli
 from ikebana.processor.kafka.broker import Broker, free_port
@@ -270,7 +270,7 @@ def test_a_registry_that_is_away_is_no_bad_record() -> None:
     port = free_port()
     registry = Registry({"url": f"http://user:hunter2@127.0.0.1:{port}"}, 0.2)
 
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(AwayError) as caught:
         AvroDecoder(registry).decode(b"\0\0\0\0\1\2")
 
     assert caught.value.message.startswith(

@@ -21,7 +21,7 @@ class _Reader:
         pass
 
 
-def _failing(kind: type[SourceError]) -> type:
+def _failing(kind: type[SourceError | AwayError]) -> type:
     class Failing:
         def __init__(self, *_: object) -> None:
             pass
