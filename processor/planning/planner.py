@@ -302,7 +302,7 @@ def inlet_paths(plan: Plan, inlet: Inlet) -> Iterator[tuple[Way, bool]]:
 
     Rows of an upsert are in the shard of its key as long as no step changes the key.  Rows of
     an input in `mode: diffs` are sent to the shard of the key that its steps make.  All
-    others go through an exchange, which is the exchange topic.
+    others go through the exchange topic.
     """
     for path in graph_of(plan).ways(inlet.source):
         whole = Way(path.root, (*path.steps, *inlet.steps))

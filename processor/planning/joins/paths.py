@@ -67,8 +67,8 @@ class Lookup:
 
     `key` has the expressions over the row that are looked up in the arrangement.  `sees_equal`
     says whether updates of the row's time are seen.  `predicates` are tested on the results, and
-    `carries` has the columns that later steps need.  Without a `exchange`, which is an exchange,
-    the step runs in the shard of the step before, since its key is the same.
+    `carries` has the columns that later steps need.  Without an `exchange`, the step runs in the
+    shard of the step before, since its key is the same.
     """
 
     alias: str
